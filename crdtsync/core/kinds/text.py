@@ -108,7 +108,12 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
                 )
             raise NotYet({document.writer: document.seq})
         return document
-    return current(draft.winner(live)) if live else None
+    if not live:
+        return None
+    document = current(draft.winner(live))
+    if not draft.has_edits(document):
+        draft.replica.documents.held(document, live[-1].key)
+    return document
 
 
 def _split(live: list[Entry]) -> list[Sibling]:
@@ -124,7 +129,7 @@ def _copy(group: Sibling) -> list[Copied]:
 
 
 def _read(replica: Replica, group: Sibling) -> bytes:
-    document = replica.documents.get(current(group))
+    document = replica.documents.held(current(group), group[-1].key)
     size_bytes = document.text_bytes()
     if size_bytes > READ_BYTES_MAX:
         raise TooLarge(
@@ -137,7 +142,7 @@ def _read(replica: Replica, group: Sibling) -> bytes:
 def _is_short(replica: Replica, group: Sibling) -> bool:
     """Whether a scan shows the text; one that cannot be read must not take the other keys of the scan with it."""
     try:
-        return replica.documents.get(current(group)).text_bytes() <= INLINE_BYTES_MAX
+        return replica.documents.held(current(group), group[-1].key).text_bytes() <= INLINE_BYTES_MAX
     except CrdtSyncError:
         return False
 

@@ -216,7 +216,7 @@ def _text_read(reader: Reader, args: Arguments) -> object:
     state = args.get("state") if args.get("document") == encode_dot(document) else None
     if state is not None and type(state) is not bytes:
         raise InvalidRequest("state must be the bytes of a Yjs state vector")
-    update = _in_reply(_key(args), reader.replica.documents.get(document).updates_after(state))
+    update = _in_reply(_key(args), reader.replica.documents.held(document, _key(args)).updates_after(state))
     version = encode_version(version_of(live, others))
     return {"document": encode_dot(document), "update": update, "version": version, "token": reader.token()}
 
@@ -277,7 +277,7 @@ def _whole_text(reader: Reader, newest: Entry, document: Dot) -> object:
     """The answer to one whose ``after`` lies before the past that is kept, or whose document is no longer that of the
     text: all of it as one edit, to start over from.
     """
-    update = _in_reply(newest.key, reader.replica.documents.get(document).updates_after(None))
+    update = _in_reply(newest.key, reader.replica.documents.held(document, newest.key).updates_after(None))
     token = reader.token()
     items = [[update, token, newest.agent, reader.node_of(newest.dot.writer)]]
     return {"document": encode_dot(document), "items": items, "token": token, "more": False, "reset": True}

@@ -168,7 +168,8 @@ class Taking:
     """A snapshot on its way in. Each part is checked when it comes, except for what documents hold; :meth:`finish` says
     whether all is there, and looks into the documents.
 
-    ``arrived`` are the entries of the last part. A document is empty where the peer knows of one and holds nothing.
+    ``arrived`` are the entries of the last part. A document is empty where the peer knows of one and holds nothing, and
+    where loading it could take too long: those are ``refused``.
     """
 
     def __init__(self, snapshot: bytes, node: str) -> None:
@@ -182,6 +183,7 @@ class Taking:
         self.writers: dict[Writer, WriterRow] = {}
         self.entries: dict[Dot, Entry] = {}
         self.documents: dict[Dot, bytes] = {}
+        self.refused: list[Dot] = []
         self.arrived: list[Entry] = []
         self.incoming = Incoming()
         self.digest = 0
@@ -319,13 +321,14 @@ class Taking:
         if self.digest % DIGEST_MODULUS != header.digest:
             raise InvalidEncoding("a snapshot's entries do not add up to its digest")
         unpaused_bytes = 0
-        for state in self.documents.values():
+        for document, state in [*self.documents.items()]:
             unpaused_bytes += len(state)
             if unpaused_bytes > STEP_BYTES:
                 unpaused_bytes = 0
                 yield
-            if state:
-                yield from check_state(state)
+            if state and not (yield from check_state(state)):
+                self.documents[document] = b""
+                self.refused.append(document)
 
 
 def is_of(content: list[Any], kind: type[T]) -> TypeGuard[list[T]]:

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.alarm_catalogue import SNAPSHOT_CONTRADICTED, SNAPSHOT_DOUBTED, SNAPSHOT_REFUSED, TAKEN_AWAY
+from crdtsync.core.alarm_catalogue import (
+    SNAPSHOT_CONTRADICTED,
+    SNAPSHOT_DOUBTED,
+    SNAPSHOT_REFUSED,
+    TAKEN_AWAY,
+    TEXT_CONTESTED,
+)
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
@@ -22,7 +28,8 @@ from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Check, Checks, Contradicted
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
-from crdtsync.wire.change import SHORT_HASH_BYTES
+from crdtsync.wire.change import SHORT_HASH_BYTES, Kind
+from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed, Sampled
@@ -307,6 +314,7 @@ class Taker:
             for _ in finishing:
                 return
             receipt.finishing = None
+            self._tell_refused(replica, taking)
             if receipt.is_repair:
                 self._repaired(link, receipt, repair(replica, taking), now_s)
                 return
@@ -316,6 +324,23 @@ class Taker:
             return
         for other, question in questions:
             self._send(other, question)
+
+    def _tell_refused(self, replica: Replica, taking: Taking) -> None:
+        """Name the texts that are not taken in."""
+        if not taking.refused:
+            return
+        for document in taking.refused:
+            replica.texts.refuse_document(document)
+        names = {pack(list(document)) for document in taking.refused}
+        keys = {entry.key for entry in taking.entries.values() if entry.kind == Kind.TEXT and entry.value in names}
+        self._alarms.raise_once(
+            TEXT_CONTESTED,
+            replica.name,
+            f"space {replica.name}: this host has not taken in what {self._name_of(taking.node)} has of the texts "
+            f"{', '.join(map(repr, sorted(keys)[:3]))}: so much competes for the same places in them that loading them "
+            "would take long",
+            sorted(keys),
+        )
 
     def sampled(self, link: Link, replica: Replica, message: Sampled) -> None:
         """A node says what it knows of a snapshot that has come whole."""

@@ -19,7 +19,7 @@ from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
 from crdtsync.core.text.passing import missing_from, passed
 from crdtsync.core.text.yjs_library import NO_CHANGE
-from crdtsync.errors import CrdtSyncError, InvalidEncoding
+from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX
@@ -56,6 +56,7 @@ class TextEdits:
         self._documents = replica.documents
         self._ledger = ledger
         self._skipped: set[Dot] = set()
+        self._refused: set[Dot] = set()
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
 
     def load(self, markers: Iterable[Entry]) -> None:
@@ -128,6 +129,15 @@ class TextEdits:
             self._skipped.clear()
         self._skipped.add(document)
 
+    def refuse_document(self, document: Dot) -> None:
+        """It would take too long to load: unless it is held already, from now on its edits are skipped, also those that
+        need nothing of what came before.
+        """
+        self.skip_document(document)
+        if len(self._refused) >= SKIPPED_DOCUMENTS_MAX:
+            self._refused.clear()
+        self._refused.add(document)
+
     def note_torn(self, document: Dot, theirs: bytes) -> None:
         """Another replica's state of this document cannot be united with the one here."""
         if sum(map(len, self.torn.values())) + len(theirs) <= TORN_BYTES_MAX:
@@ -143,6 +153,8 @@ class TextEdits:
         if named is not None and self._is_purged(op.key, named) and not self._documents.exists(named):
             return pack(list(document))  # an edit by somebody who did not know; it goes with the next look at the purge
         try:
+            if document in self._refused and not self._documents.exists(document):
+                raise TooLarge("its text would take this host too long to load")
             if not own:  # own edits have been tried before
                 self._documents.apply(document, update)
         except CrdtSyncError as error:

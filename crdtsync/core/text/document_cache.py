@@ -15,7 +15,9 @@ from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document, Load
 from crdtsync.core.text.marker import named_document
+from crdtsync.errors import TooLarge
 from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import shown
 from crdtsync.wire.yjs.validator import UpdateSummary
 
 STATE_EVERY_UPDATES = 1000
@@ -86,6 +88,18 @@ class Documents:
         if is_use:
             self._used[dot] = None
         return document
+
+    def held(self, dot: Dot, key: str) -> Document:
+        """The document that is the text of a key.
+
+        :raises TooLarge: this node does not hold it.
+        """
+        if not self.exists(dot):
+            raise TooLarge(
+                f"this node does not hold the text {shown(key)}: nobody could give it the beginning, or it would take "
+                "long to load; an alarm names such texts. Compact it where it can be read, or delete it"
+            )
+        return self.get(dot)
 
     def exists(self, dot: Dot) -> bool:
         """Whether any edit of that document was ever applied here and is still held. Creates nothing."""

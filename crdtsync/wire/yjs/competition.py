@@ -272,7 +272,7 @@ def exact(items: Iterable[Placed]) -> Steps[Exact]:
     weights = (yield from _weights(pieces)) if contested else {}
     steps = growth = 0
     for group in contested:
-        of_group = _count(group, weights)
+        of_group = yield from _count(group, weights)
         steps, growth = steps + of_group.steps, growth + of_group.growth
         yield
     return Exact(steps, growth)
@@ -317,7 +317,7 @@ def _weights(pieces: dict[int, Placed]) -> Steps[dict[int, int]]:
     return weights
 
 
-def _count(group: list[Placed], weights: dict[int, int]) -> Exact:
+def _count(group: list[Placed], weights: dict[int, int]) -> Steps[Exact]:
     """What the siblings of one place come to."""
     after: dict[int, list[int]] = {item.first: [] for item in group}
     order: list[tuple[int, int]] = []
@@ -326,10 +326,12 @@ def _count(group: list[Placed], weights: dict[int, int]) -> Exact:
             after[item.right].append(item.first)
         else:
             order.append((item.first, 0))
-    for first, depth in order:
+    for number, (first, depth) in enumerate(order):
         order += [(later, depth + 1) for later in after[first]]
+        if number % STEP_STRUCTS == STEP_STRUCTS - 1:
+            yield
     if len(group) > SIBLINGS_MAX:
-        return _count_many(order, after, weights)
+        return (yield from _count_many(order, after, weights))
     before = {item.first: {item.first} for item in group}
     for first, _ in order:
         for later in after[first]:
@@ -345,13 +347,15 @@ def _count(group: list[Placed], weights: dict[int, int]) -> Exact:
     return Exact(steps, growth)
 
 
-def _count_many(order: list[tuple[int, int]], after: dict[int, list[int]], weights: dict[int, int]) -> Exact:
+def _count_many(order: list[tuple[int, int]], after: dict[int, list[int]], weights: dict[int, int]) -> Steps[Exact]:
     """The same at most, without comparing each with each; ``order`` has each one's depth in the tree."""
     steps = growth = 0
     below: dict[int, int] = {}
-    for first, depth in reversed(order):
+    for number, (first, depth) in enumerate(reversed(order)):
         below[first] = sum(1 + below[later] for later in after[first])
         others = len(order) - 1 - depth - below[first]
         steps += others * weights[first]
         growth += others
+        if number % STEP_STRUCTS == STEP_STRUCTS - 1:
+            yield
     return Exact(steps - growth // 2, growth)  # of each pair, all that hangs on one is looked at, and of none on both

@@ -16,6 +16,7 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.messages import FEATURES
+from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
 from tests.fleet.snapshots import events, trim
@@ -145,7 +146,8 @@ def test_texts_that_differ_are_found_and_united(pair: Fleet) -> None:
     b.store._db.execute("DELETE FROM document_updates")
     b.store._db.commit()
     b.restart()
-    assert text_of(b, "notes") == ""
+    with pytest.raises(Refusal, match="does not hold the text"):
+        text_of(b, "notes")
     assert len(digests(pair)) == 1
     reconnect(pair)
     assert text_of(b, "notes") == text_of(a, "notes") == "what was written"

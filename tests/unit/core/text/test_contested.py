@@ -13,6 +13,7 @@ from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
+from tests.fleet.snapshots import agree, events, trim
 
 ITEMS = 1000
 
@@ -79,6 +80,42 @@ def test_a_contested_text_that_cannot_be_compacted_takes_no_more_insertions(node
     write(agent, edited_by(state, [(5, 900, "")], 8), document)
     assert len(texts_of(node)[0]) < ITEMS
     agent.do("set", key="other", value=b"\1")
+
+
+def test_a_state_that_would_take_long_to_load_is_not_taken_in(apart: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is fenced; the rest of the snapshot, and what comes after, is there."""
+    monkeypatch.setattr("crdtsync.core.text.document.STATE_STEPS_MAX", 1000)
+    a, b = apart["a"], apart["b"]
+    agent, reader = a.agent(), b.agent()
+    document = write(agent, seed())
+    write(agent, wide(0, 10), document)
+    agent.do("set", key="other", value=b"\1")
+    trim(a)
+    apart.link("b", "a")
+    apart.run(2.0)
+    assert b.replica.vector == a.replica.vector
+    assert reader.get("other") == 1
+    assert "text_contested" in b.alarms
+    assert "'t'" in next(alarm.message for alarm in b.node.alarms.raised() if alarm.code == "text_contested")
+    for operation in ("get", "text_read"):
+        with pytest.raises(Refusal, match="does not hold the text"):
+            reader.ask(operation, key="t")
+    with pytest.raises(Refusal, match="does not hold the text"):
+        write(reader, wide(1, 1))
+    write(agent, wide(2, 1), document)
+    apart.run(2.0)
+    assert b.replica.vector == a.replica.vector
+    assert len(events(b, "snapshot_taken")) == 1
+    b.restart()
+    apart.link("b", "a")
+    apart.run(2.0)
+    with pytest.raises(Refusal, match="does not hold the text"):
+        b.agent().get("t")
+    agent.delete("t")
+    write(agent, update_of([Item((7, 0), None, None)]))
+    apart.run(2.0)
+    assert texts_of(b) == texts_of(a) == ["a"]
+    agree(apart, "a", "b")
 
 
 def test_an_edit_of_many_deletions_is_refused(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
