@@ -9,6 +9,7 @@ from pydantic import Field
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.answers import within
+from crdtsync.mcp.resources import in_short
 from crdtsync.mcp.session import Sessions, failure, told
 from crdtsync.visible import in_line
 
@@ -49,12 +50,16 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
             "only, under 600 words. Then tell me the key."
         )
 
-    async def take_over(ctx: Context) -> str:
+    async def take_over(
+        ctx: Context,
+        session: Annotated[str, Field(description="With this saved session in short; nothing: none.")] = "",
+    ) -> str:
         """Go on with what another agent has handed over."""
+        saved = await in_short(sessions.of(ctx), session, model, _BUDGET_TOKENS) if session else ""
         return (
             "Another agent has handed its work over. Read its notes below, look at the files that they name, check "
             "that they are as the notes say, and tell me the next step before you take it.\n\n"
-            f"{await shown(ctx, HANDOVER)}"
+            f"{await shown(ctx, HANDOVER)}\n\n{saved}".rstrip()
         )
 
     async def settle_conflicts(ctx: Context, prefix: Prefix = "") -> str:

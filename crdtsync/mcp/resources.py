@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import Completion, ResourceTemplateReference
 
 from crdtsync import sessions as saved_sessions
+from crdtsync.client import AsyncSession
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.session import Sessions, failure, told
 from crdtsync.mcp.subscriptions import KEY, SESSION, STATE, VIEW
@@ -18,6 +19,15 @@ from crdtsync.sessions.saved.header import HEADERS, header_key
 
 _BUDGET_TOKENS = 8_000
 _COMPLETIONS_MAX = 100  # the protocol's bound
+
+
+async def in_short(session: AsyncSession, name: str, model: str, budget_tokens: int) -> str:
+    """A saved session of a coding agent, in short, with who saved it."""
+    saved = saved_sessions.AsyncSessions(session)  # imported now: it takes 3 MB, and few ask
+    key = header_key((await saved.get(name)).id)
+    text = await saved.brief(name, budget_tokens=budget_tokens, model=model)
+    entry = await session.entry(key)
+    return within([] if entry is None else [replace(entry, value=text, siblings=[])], budget_tokens, model)[0]
 
 
 def offer(server: MCPServer, sessions: Sessions) -> None:
@@ -35,13 +45,7 @@ def offer(server: MCPServer, sessions: Sessions) -> None:
 
     async def session_resource(id: str, ctx: Context) -> str:  # noqa: A002  # the word of the address
         """A saved session of a coding agent, in short."""
-        session = sessions.of(ctx)
-        saved = saved_sessions.AsyncSessions(session)  # imported now: it takes 3 MB, and few ask
-        key = header_key((await saved.get(id)).id)
-        text = await saved.brief(id, budget_tokens=_BUDGET_TOKENS, model=model)
-        entry = await session.entry(key)
-        shown = [] if entry is None else [replace(entry, value=text, siblings=[])]
-        return within(shown, _BUDGET_TOKENS, model)[0]
+        return await in_short(sessions.of(ctx), id, model, _BUDGET_TOKENS)
 
     async def state_resource() -> str:
         """What the team knows, within a budget."""

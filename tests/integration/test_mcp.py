@@ -343,6 +343,7 @@ async def test_saved_sessions_are_resources_and_new_ones_are_told(
             assert isinstance(content, TextResourceContents)
             assert content.text.startswith(f"**sessions/{saved}** (ann, ")
             assert "write the docs" in content.text
+            assert content.text in await prompted(bob, "take_over", session=saved[:4])
         template = ResourceTemplateReference(uri="crdtsync://session/{id}")
         assert (await bob.complete(template, {"name": "id", "value": "019"})).completion.values == [saved]
         with pytest.raises(MCPError, match="no session 5 is saved"):
