@@ -130,6 +130,24 @@ def test_an_element_that_is_on_its_way_is_waited_for():
     assert b.do("remove", dot=item[1])["existed"]
 
 
+def test_an_element_that_only_its_own_node_could_have_written_is_not_waited_for():
+    (a,) = sites("a")
+    a.do("append", value=1)
+    assert a.do("remove", dot=f"{a.replica.writer}.7.0") == {"existed": False, "length": 1}
+
+
+def test_a_trim_leaves_what_stands_beside_the_log():
+    a, b = sites("a", "b")
+    a.do("set", value="beside")
+    b.do("append", value=0)
+    a.sync(b)
+    for n in (1, 2):
+        a.do("append", value=n)
+    assert a.do("trim", keep=1) == {"removed": 2, "length": 1}
+    a.sync(b)
+    assert a.values() == b.values() == [[2], "beside"]
+
+
 def test_an_element_that_nobody_is_known_to_have_is_refused_at_once(pair):
     bob = pair["b"].agent("bob")
     bob.append("l", 0)

@@ -80,3 +80,11 @@ def test_conditions_and_kinds():
     a.do("set", "r", value=2)
     with pytest.raises(VersionMismatch):
         a.do("touch", "r", ttl=1, if_version=version)
+
+
+def test_to_delete_what_nobody_is_shown_any_more_clears_it_away_and_says_that_there_was_nothing():
+    (a,) = sites("a")
+    a.do("set", value=1, ttl=1000)
+    a.now_ms += 2000
+    assert not a.do("delete")["existed"]
+    assert not a.replica.entries.held("k")

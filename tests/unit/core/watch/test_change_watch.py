@@ -588,3 +588,16 @@ def test_nor_is_a_part_told_again_after_the_whole(node):
     told = watcher.told()
     assert [event["op"] for event in told] == ["state", "state", "state"]
     assert all(value_of(event) == [0, 2, 1, 7] for event in told)
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_a_watch_that_goes_on_from_a_space_that_was_dropped_says_that_it_starts_over(node, states):
+    ann = node.agent()
+    ann.ask("space_create", name="team")
+    token = ann.set("k", 1, space="team")["token"]
+    ann.ask("space_drop", name="team")
+    ann.ask("space_create", name="team")
+    ann.set("k", 2, space="team")
+    ann.send("watch", prefix="", space="team", after=token, states=states)
+    node.turn()
+    assert [event["event"] for event in ann.told()][:1] == ["reset"]
