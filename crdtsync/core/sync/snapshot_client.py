@@ -294,7 +294,7 @@ class Taker:
         except CrdtSyncError as error:
             self._refuse(replica.name, receipt, error, now_s)
             return
-        receipt.finishing = taking.finish()
+        receipt.finishing = taking.finish() if receipt.is_repair else _finishing(replica, taking)
         self._finish(receipt, receipt.finishing, now_s)
 
     def go_on(self, now_s: float) -> None:
@@ -622,3 +622,12 @@ class Taker:
 def _node(link: Link) -> str:
     assert link.hello is not None
     return link.hello.node
+
+
+def _finishing(replica: Replica, taking: Taking) -> Steps[None]:
+    """Check a snapshot of which all parts have come, and judge the states that it brings of texts that are held."""
+    yield from taking.finish()
+    for dot, state in sorted(taking.documents.items()):
+        if state and replica.documents.exists(dot):
+            yield from replica.documents.get(dot).judge(state)
+            yield

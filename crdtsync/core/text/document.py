@@ -7,6 +7,7 @@ Yjs library the replica in memory is never used again: it is rebuilt from disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
@@ -96,8 +97,8 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_doc", "_is_measured", "_is_odd", "_load", "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "dot",
-        "is_large", "memory_bytes", "places", "steps", "updates_since_state", "used_s",
+        "_doc", "_is_measured", "_is_odd", "_judged", "_load", "_outline", "_size_bytes", "_steps_counted",
+        "_uncommitted", "dot", "is_large", "memory_bytes", "places", "steps", "updates_since_state", "used_s",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -117,6 +118,7 @@ class Document:
         self._uncommitted: list[bytes] = []
         self._size_bytes = 0
         self._is_measured = False
+        self._judged: tuple[bytes, Outline, UpdateSummary] | None = None
         self._is_odd = False  # so that nothing can be made of it that edits are judged by
 
     @property
@@ -235,8 +237,11 @@ class Document:
             return state
         if state == self.state():
             return state  # nothing is new; to judge it anew takes 0.6 s for 1.8 MB
-        outline = self.outline()
-        summary = at_once(_judge_state(state, outline))
+        outline, judged, self._judged = self.outline(), self._judged, None
+        if judged is not None and judged[0] == state and judged[1] == outline:
+            summary = judged[2]
+        else:
+            summary = at_once(_judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
         advance(outline, summary)
         self._uncommitted.append(state)
@@ -244,6 +249,16 @@ class Document:
         whole = self.state()
         self._size_bytes, self._is_measured = len(whole), True
         return whole
+
+    def judge(self, state: bytes) -> Steps[None]:
+        """What takes long of :meth:`absorb`, in steps. It is done anew then if edits have come meanwhile."""
+        if state == self.state():
+            return
+        yield from self.make_ready()
+        if self._outline is not None:
+            outline = self._outline.copy()
+            with suppress(InvalidValue):  # which is told then
+                self._judged = state, outline, (yield from _judge_state(state, outline))
 
     def settle(self, whole: bytes) -> None:
         """Hold ``whole`` from now on, which is what this document and another replica's are together.

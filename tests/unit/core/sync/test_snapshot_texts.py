@@ -9,6 +9,7 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.replica import snapshot
 from crdtsync.core.storage.interface import DocumentDrop
+from crdtsync.core.text import document
 from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.snapshot import part_hash
@@ -287,6 +288,31 @@ def test_a_large_text_is_checked_over_several_turns_while_others_are_served(apar
     assert agent.get("t") == "a" * 100 * STEPS
     apart.run(1)
     agree(apart, "a", "b")
+
+
+def test_another_state_of_a_large_text_that_is_held_is_judged_over_several_turns(apart, counted, monkeypatch):
+    a, b = apart["a"], apart["b"]
+    under_check(apart)
+    apart.run(1)
+    for wire in list(apart.wires):
+        wire.close()
+    write(a.agent(), "t", "from a")
+    write(b.agent(), "t", "from b", at_end=False)
+    apart.run(1)
+    trim(a)
+    b.restart()
+    monkeypatch.setattr(document, "AT_ONCE_BYTES_MAX", 1000)
+    wire = apart.link("b", "a")
+    most = 0
+    for _ in range(300):
+        for end in wire.ends:
+            wire.deliver(end, 1)
+            counted.clear()
+            end.turn()
+            most = max(most, len(counted))
+    assert most <= 150
+    agree(apart, "a", "b")
+    assert b.agent().get("t") == "from b" + "a" * 100 * STEPS + "from a"
 
 
 def test_a_connection_that_breaks_during_the_check_ends_it(apart, counted):
