@@ -235,7 +235,15 @@ def test_the_page_of_the_documentation_and_an_agent_write_one_text(pair: Cluster
 
 
 def shows(tab: Page, text: str) -> bool:
-    return bool(tab.evaluate(SHOWN) == text)
+    """Whether it does; not while it is loaded again, which ends what is asked of it."""
+    from playwright.sync_api import Error  # starts a driver of its own
+
+    try:
+        return bool(tab.evaluate(SHOWN) == text)
+    except Error as error:
+        if "context was destroyed" not in error.message:
+            raise
+        return False
 
 
 class Files(SimpleHTTPRequestHandler):
