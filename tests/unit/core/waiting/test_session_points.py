@@ -228,3 +228,20 @@ def test_a_token_of_several_spaces_counts_for_each_alone(node):
     writer, seq = next(iter(decode_token(ann.set("k", 1)["token"])["default"][1].items()))
     both = encode_token([("default", 0, {writer: seq}), ("elsewhere", 3, {writer: 17})])
     assert ann.get("k", need=both) == 1
+
+
+def test_the_token_of_a_write_that_found_nothing_to_do_covers_what_it_looked_at(trio):
+    trio["b"].agent().set("k", 1)
+    trio.run(1)
+    ann = trio["a"].agent()
+    result = ann.do("delete", key="other")
+    assert not result["existed"]
+    assert decode_token(result["token"])["default"][1] == trio["a"].replica.vector != {}
+
+
+@pytest.mark.parametrize("number", [None, "1", -1, 2**63])
+def test_a_write_has_a_number_that_can_be_kept(node, number):
+    ann = node.agent()
+    with pytest.raises(Refusal, match="a write needs n"):
+        ann.ask("append", key="k", value=pack(1), n=number)
+    assert ann.get("k") is None
