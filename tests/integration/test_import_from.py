@@ -9,10 +9,11 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from socketserver import BaseRequestHandler, TCPServer
 from typing import Any
 
 import pytest
-from crdtsyncd.cli.data.redis_keys import Redis
+from redis import Redis
 
 from benchmarks.rivals.install import install_programs
 from benchmarks.rivals.processes import answers
@@ -46,18 +47,18 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
     shell = Shell(daemon.socket, tmp_path)
     state = daemon.client()
     long = os.urandom(1_500_000)
-    with Redis(url) as redis:
-        redis.ask("SET", "user:17:name", "Ada")
-        redis.ask("SET", "user:17:prefs", '{"a": [1, 2.5]}', "PX", 500_000)
-        redis.ask("SET", "bytes", b"\xff\x00")
-        redis.ask("SET", "long", long)
-        redis.ask("HSET", "hash", "one", "1", "two", b"\xff")
-        redis.ask("RPUSH", "list", *(f"element {n}" for n in range(2_500)))
-        redis.ask("SADD", "set", "x", "y")
-        redis.ask("ZADD", "scores", "1.5", "m", "-2", "n")
-        redis.ask("XADD", "stream", "1-1", "field", "value")
-        redis.ask("SET", "a\x01b", "a key that cannot be one here")
-        redis.ask_all(("SET", f"many:{n}", n) for n in range(1_200))
+    with Redis.from_url(url) as redis:
+        redis.set("user:17:name", "Ada")
+        redis.set("user:17:prefs", '{"a": [1, 2.5]}', px=500_000)
+        redis.set("bytes", b"\xff\x00")
+        redis.set("long", long)
+        redis.hset("hash", mapping={"one": "1", "two": b"\xff"})
+        redis.rpush("list", *(f"element {n}" for n in range(2_500)))
+        redis.sadd("set", "x", "y")
+        redis.zadd("scores", {"m": 1.5, "n": -2})
+        redis.xadd("stream", {"field": "value"}, id="1-1")
+        redis.set("a\x01b", "a key that cannot be one here")
+        redis.mset({f"many:{n}": n for n in range(1_200)})
 
         def run(*options: str) -> tuple[Any, str]:
             done = shell("--json", "import-from", "redis", url, "--parse-json", *options)
@@ -85,7 +86,7 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
         assert state.get("redis/scores") == {"m": 1.5, "n": -2.0}
         assert state.log("redis/stream") == [{"id": "1-1", "fields": {"field": "value"}}]
         state.delete("redis/many/7")  # as if it had been ended half-way
-        redis.ask("SET", "many:8", "changed")
+        redis.set("many:8", "changed")
         assert run()[0] == {**nothing, "created": 1, "unchanged": 1_207, "skipped": 1, "left_out": 1}
         assert run("--on-conflict", "set", "--match", "many:*")[0]["replaced"] == 1
         assert (state.get("redis/many/7"), state.get("redis/many/8")) == (7, "changed")
@@ -96,35 +97,35 @@ def test_what_is_no_redis_server(daemon: Daemon, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     for url, said in (
-        (f"redis://ada:secret@127.0.0.1:{port}/0", f"no Redis server answers at 'redis://127.0.0.1:{port}/0'"),
-        ("http://ada:secret@127.0.0.1", "'http://127.0.0.1' is no address of a Redis server"),
-        (f"redis+unix://{daemon.socket}", "is no address of a Redis server"),
-        ("redis://127.0.0.1:port", "no Redis server answers"),
-        (f"unix://{tmp_path}/nothing", "no Redis server answers"),
+        (f"redis://ada:secret@127.0.0.1:{port}/0", f"at 'redis://127.0.0.1:{port}/0': Error 111"),
+        ("http://ada:secret@127.0.0.1", "at 'http://127.0.0.1': Redis URL must specify one of"),
+        (f"redis+unix://{daemon.socket}", "Redis URL must specify one of"),
+        ("redis://127.0.0.1:port", "Port could not be cast"),
+        (f"unix://{tmp_path}/nothing", "Error 2 connecting"),
     ):
         done = shell("import-from", "redis", url)
         assert (done.status, said in done.err, "secret" in done.err) == (4, True, False), done
 
 
 REPLIES = {
-    "it announces a string of": b"$9999999999999\r\n",
-    "closed the connection": b"*1\r\n" * 50_000,
-    "or is no Redis server": b"+" + b"x" * 100_000,
-    "its answers are not those of Redis": b":7\r\n*2\r\n:7\r\n:9\r\n",
-    "invalid literal": b"$many\r\n",
+    "a string that does not come": b"$9999999999999\r\n",
+    "lists in each other": b"*1\r\n" * 50_000,
+    "no end": b"+" + b"x" * 100_000,
+    "numbers": b":7\r\n" * 3,
+    "not the length of a string": b"$many\r\n",
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("told", REPLIES)
 def test_a_server_that_answers_as_redis_never_does(told: str, daemon: Daemon, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    class Answer(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(REPLIES[told])
 
-        def answer() -> None:
-            with server.accept()[0] as asking:
-                asking.sendall(REPLIES[told])
-                while asking.recv(65536):
-                    pass
-
-        beside(answer)
-        done = Shell(daemon.socket, tmp_path)("import-from", "redis", f"redis://127.0.0.1:{server.getsockname()[1]}")
-    assert (done.status, told in done.err, "Traceback" in done.err) == (4, True, False), done
+    with TCPServer(("127.0.0.1", 0), Answer) as server:
+        running = beside(server.serve_forever, 0.05)
+        done = Shell(daemon.socket, tmp_path)("import-from", "redis", f"redis://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+        running.result()
+    assert (done.status, "Redis server that can be read" in done.err, "Traceback" in done.err) == (4, True, False), done

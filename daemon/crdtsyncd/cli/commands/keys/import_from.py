@@ -64,20 +64,19 @@ def redis(
 
     A string becomes a register, or a blob if it has over 1 MB; a hash a map; a list a log; a set a set; a sorted set a
     map of scores; a stream a log. The key `user:17:name` becomes `redis/user/17/name`. Strings keep their time to
-    live. Redis is only read. What has no place here is told and left out.
+    live. Redis is only read. What has no place here is told and left out. It needs `pip install 'crdtsync[redis]'`.
 
     \b
     Example:
       crdtsync import-from redis redis://localhost/0 --match 'session:*' --parse-json
     """
-    from crdtsyncd.cli.data.redis_keys import Redis, RedisKeys
+    from crdtsyncd.cli.data.redis_keys import RedisKeys
 
-    with Redis(url) as server, connect(settings) as client:
-        total = server.ask("DBSIZE") if match == "*" else None
-        keys = RedisKeys(server, match, prefix, separator, parse_json=parse_json)
+    keys = RedisKeys(url, match, prefix, separator, parse_json=parse_json)
+    with connect(settings) as client:
         importer = Importer(client, policy)
         write = importer.foretell if dry_run else importer.write
-        with Progress("keys", total) as progress:
+        with Progress("keys", keys.count()) as progress:
             for _ in write(_records(keys)):
                 progress.advance(sum(importer.counts.values()) - progress.count)
     report(settings, importer, dry_run=dry_run, left_out=keys.left_out)
