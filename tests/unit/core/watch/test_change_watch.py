@@ -12,7 +12,7 @@ from crdtsync.core.watch import change_watch, scheduler
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
-from tests.fleet.agent import Agent
+from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import CODEC
 from tests.fleet.host import Host
 from tests.fleet.stranger import Stranger
@@ -528,7 +528,8 @@ def test_a_strange_text_from_a_peer_does_not_stop_the_watchers(apart, value):
     Stranger(a).send(change)
     assert a.replica.vector[77] == 1
     settle(a)
-    ann.ask("entry", key="t")
+    with pytest.raises(Refusal, match="does not hold the text 't'"):
+        ann.ask("entry", key="t")
     ann.ask("scan", prefix="")
     ann.set("k", 1)
     assert ("set", "k", 1) in brief(watcher.told())
