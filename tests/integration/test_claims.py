@@ -92,7 +92,7 @@ def test_after_a_cut_one_owner_is_left_everywhere_and_the_other_is_told_at_once(
     assert told.is_set() is (early is first)
     assert not early.release()
     assert late.release()
-    lease = clients[0].claim("task/1").acquire()
+    lease = clients[0].claim("task/1", wait=20).acquire()
     wait_until(lambda: clients[1].release("task/1"))
     wait_until(lambda: not lease.is_held)
     with pytest.raises(ClaimLost, match="the key was freed"):
