@@ -9,6 +9,8 @@ from tests.simulator.claims.judge import Broken
 from tests.simulator.claims.plants import CAUGHT_BY, PLANTS, QUORUM_PLANTS
 
 SEEDS_MAX = 60
+SLOW_AFTER_ALL = 11494
+"""At its end one of three voters has no vote, and by the claimer's clock another one's answers took 2.03 s."""
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -24,7 +26,8 @@ def test_history_of_claims_by_quorum(seed: int) -> None:
 
 
 def test_histories_of_claims_by_quorum_on_hosts_that_only_vote() -> None:
-    claimed = [run_history(seed, by_quorum=True, is_whole=False).counts["claimed"] for seed in range(20)]
+    seeds = (*range(20), SLOW_AFTER_ALL)
+    claimed = [run_history(seed, by_quorum=True, is_whole=False).counts["claimed"] for seed in seeds]
     assert sum(claimed) > len(claimed)
 
 

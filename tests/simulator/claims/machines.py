@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from crdtsync import AsyncClient
 from crdtsync.core.interface import AgentClosed, AgentFrame, AgentOpened, Event, Now, PeerFrame, Tick
+from crdtsync.core.peers.ballots import ANSWER_S
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from tests.fleet.agent import SOMEBODY
@@ -32,6 +33,8 @@ DRIFT = 500e-6
 """So far a clock is off at most that somebody keeps right (NTP)."""
 QUORUM_DRIFT = 0.08
 """The same where claims are by quorum: that must bear clocks that nobody keeps right."""
+DELAY_S_MAX = ANSWER_S / 2 / (1 + QUORUM_DRIFT)
+"""With a longer one, an answer comes too late by a clock that runs fast: then nobody is promised a claim."""
 NOTICE_S = (5.0, 30.0)
 """When a host notices that a link is dead over which nothing comes any more."""
 
@@ -251,11 +254,11 @@ class Network(ABC):
             self.loop.call_later(self.chance.uniform(*NOTICE_S), cable.close)
 
     def heal(self, pair: frozenset[str]) -> None:
-        """The way is open again, and as quick as ever."""
+        """The way is open again, and quick enough for answers to be in time."""
         self.cut_off.discard(pair)
         self.slow.pop(pair, None)
         cable = self.cable(pair)
-        if cable is not None and (cable.is_silent or cable.delay_s > 1):
+        if cable is not None and (cable.is_silent or cable.delay_s > DELAY_S_MAX):
             cable.close()
 
 
