@@ -92,6 +92,8 @@ def test_a_fact_is_superseded_and_what_held_before_can_be_asked_for(memory: Memo
     shown = memory.get(new["id"])
     assert shown is not None
     assert (shown["supersedes"], shown["source"], shown["about"]) == (old["id"], "log/chat", "home")
+    with pytest.raises(InvalidRequest, match="before that"):
+        memory.supersede(new["id"], "lives in Bonn", at=last_week)
     assert memory.contradictions(user_id="alice") == []
     memory.add("lives in Bern", user_id="alice", about="home", confidence=0.4)
     ((one, other),) = memory.contradictions(user_id="alice")
@@ -108,6 +110,15 @@ def test_what_was_changed_on_two_hosts_at_once_is_shown(parted: Cluster, tmp_pat
     wait_until(lambda: len(first.contradictions(user_id="alice")) == 1)
     ((shown,),) = first.contradictions(user_id="alice")
     assert {shown["memory"], *shown["at_odds"]} == {"likes coffee", "likes milk"}
+
+
+def test_what_two_hosts_said_alike_is_no_contradiction(parted: Cluster, tmp_path: Path) -> None:
+    memories = [Memory(daemon.client("agent"), folder=tmp_path / str(n)) for n, daemon in enumerate(parted)]
+    for memory in memories:
+        (one,) = memory.add("likes tea", user_id="alice")["results"]
+    parted.heal()
+    wait_until(lambda: all((memory.get(one["id"]) or {}).get("at_odds") for memory in memories))
+    assert [memory.contradictions(user_id="alice") for memory in memories] == [[], []]
 
 
 def test_a_model_decides_where_there_is_one(daemon: Daemon, tmp_path: Path) -> None:
@@ -131,6 +142,10 @@ def test_a_model_decides_where_there_is_one(daemon: Daemon, tmp_path: Path) -> N
     assert seen[1] == ["fact: tea"]
     memory.add("raw", user_id="alice", infer=False)
     assert "raw" in said(memory.get_all(user_id="alice"))
+    silent: Any = lambda *_: None  # noqa: E731
+    for broken in (Memory(daemon.client("ann"), extract=silent), Memory(daemon.client("ann"), merge=silent)):
+        with pytest.raises(InvalidRequest, match="returned NoneType"):
+            broken.add("tea", user_id="alice")
 
 
 async def test_it_works_in_asyncio_and_passes_over_what_others_put_there(daemon: Daemon, tmp_path: Path) -> None:
@@ -142,6 +157,13 @@ async def test_it_works_in_asyncio_and_passes_over_what_others_put_there(daemon:
         assert said(await memory.search("tea", user_id="alice")) == ["likes tea"]
         assert said(await memory.get_all(user_id="alice")) == ["likes tea"]
         assert await memory.get("user/alice/junk1") is None
+        odd = {"memory": "odd", "created_at": "garbage", "user_id": "alice", "about": ["x"], "metadata": 5}
+        await client.set("memory/user/alice/odd", odd)
+        assert said(await memory.get_all(user_id="alice")) == ["odd", "likes tea"]
+        assert await memory.contradictions(user_id="alice") == []
+        with pytest.raises(InvalidRequest):
+            await memory.update("user/alice/odd", None)  # type: ignore[arg-type]
+        assert (await memory.get("user/alice/odd") or {})["memory"] == "odd"
 
 
 def test_near_duplicates_are_joined_after_a_look_and_stale_ones_are_listed(memory: Memory) -> None:

@@ -23,9 +23,11 @@ from crdtsync.context.memory.record import (
     matches,
     moment,
     now_text,
+    said,
     shown,
     stored,
     texts_of,
+    worded,
 )
 from crdtsync.errors import InvalidRequest, VersionMismatch
 
@@ -90,14 +92,21 @@ class Memory:
         """
         scope = Scope(user_id, agent_id, run_id).needed()
         extract = self._extract if infer and self._extract is not None else texts_of
-        texts = extract(messages)
+        texts: Any = extract(messages)
+        if not isinstance(texts, list | tuple):
+            message = f"extract returned {type(texts).__name__}: it must be a list of texts"
+            raise InvalidRequest(message)
         fact = {"about": about, "source": source, "valid_from": _text(valid_from)}
         results = []
-        for text in texts:
-            decided = {"event": "ADD", "memory": text}
+        for text in map(worded, texts):
+            decided: dict[str, Any] = {"event": "ADD", "memory": text}
             if infer and self._merge is not None:
                 similar = self.search(text, user_id=user_id, agent_id=agent_id, run_id=run_id, limit=_SIMILAR)
-                decided |= self._merge(text, similar["results"])
+                asked: Any = self._merge(text, similar["results"])
+                if not isinstance(asked, Mapping):
+                    message = f"merge returned {type(asked).__name__}: it must be a dict with 'event'"
+                    raise InvalidRequest(message)
+                decided |= asked
             results.append(self._carry_out(decided, scope, metadata, fact, confidence))
         return {"results": results}
 
@@ -155,10 +164,10 @@ class Memory:
     def update(self, memory_id: str, data: str, *, metadata: Mapping[str, Any] | None = None) -> dict[str, str]:
         """Let the memory say ``data`` from now on; what it said stays in its history.
 
-        :raises InvalidRequest: there is no such memory.
+        :raises InvalidRequest: there is no such memory, or ``data`` is no text.
         """
         entry = self._there(memory_id)
-        changed = {**entry.value, "memory": data, "updated_at": now_text()}
+        changed = {**entry.value, "memory": worded(data), "updated_at": now_text()}
         changed |= {"metadata": dict(metadata)} if metadata is not None else {}
         self._client.set(entry.key, changed, confidence=entry.confidence)
         return {"message": "Memory updated successfully!"}
@@ -168,11 +177,15 @@ class Memory:
     ) -> dict[str, Any]:
         """A fact no longer holds, from ``at`` (now) on another one does: both are kept. Returns as :meth:`add`.
 
-        :raises InvalidRequest: there is no such memory.
+        :raises InvalidRequest: there is no such memory, ``data`` is no text, or ``at`` is before the fact began.
         """
         entry = self._there(memory_id)
         since = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
         record = entry.value
+        began, ended = moment(record.get("valid_from")), moment(since)
+        if at is not None and began is not None and ended is not None and ended < began:
+            message = f"{memory_id!r} holds since {record['valid_from']}: it cannot end at {since}, before that"
+            raise InvalidRequest(message)
         fact = {"about": record.get("about"), "source": source, "valid_from": since, "supersedes": memory_id}
         scope = Scope(*(record.get(name) for name in ("user_id", "agent_id", "run_id")))
         made = stored(data, scope, record.get("metadata"), fact)
@@ -185,16 +198,17 @@ class Memory:
     def contradictions(
         self, *, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> list[list[dict[str, Any]]]:
-        """Groups of memories that are ``about`` one thing, hold now, and say different things; and each memory that was
-        changed on two hosts at once.
+        """Groups of memories that are ``about`` one thing, hold now, and say different things; and each memory that two
+        hosts changed at once to say different things.
         """
         groups: dict[str, list[Entry]] = {}
         for entry in self._all(Scope(user_id, agent_id, run_id).needed(), None, None):
-            groups.setdefault(entry.value.get("about") or entry.key, []).append(entry)
+            about = entry.value.get("about")
+            groups.setdefault(about if about and isinstance(about, str) else entry.key, []).append(entry)
         return [
             [shown(self._id(entry.key), entry) for entry in group]
             for _, group in sorted(groups.items())
-            if len({digest(entry.value["memory"]) for entry in group}) > 1 or group[0].siblings
+            if len({digest(text) for entry in group for text in said(entry)}) > 1
         ]
 
     def curate(
@@ -294,7 +308,7 @@ class Memory:
         fact: Mapping[str, Any],
         confidence: float | None,
     ) -> dict[str, Any]:
-        event, text = decided.get("event"), str(decided.get("memory") or "")
+        event, text = decided.get("event"), decided.get("memory") or ""
         if event not in EVENTS:
             message = f"merge returned the event {event!r}: it must be one of {', '.join(EVENTS)}"
             raise InvalidRequest(message)

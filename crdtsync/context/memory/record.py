@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,15 +90,23 @@ def _content(content: object) -> str:
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, Mapping) and "text" in part)
 
 
+def worded(text: object) -> str:
+    """``text`` as what a memory is to say; refused if it is no text, or says nothing."""
+    if not isinstance(text, str) or not text.strip() or re.search("[\ud800-\udfff]", text):
+        message = f"a memory is a text that says something, in characters that UTF-8 has, not {text!r:.80}"
+        raise InvalidRequest(message)
+    return text
+
+
 def is_record(value: object) -> bool:
     """Whether it is a memory: anybody may write other things under these keys."""
     return isinstance(value, dict) and isinstance(value.get("memory"), str) and isinstance(value.get("created_at"), str)
 
 
-def stored(text: str, scope: Scope, metadata: Mapping[str, Any] | None, fact: Mapping[str, Any]) -> dict[str, Any]:
+def stored(text: object, scope: Scope, metadata: Mapping[str, Any] | None, fact: Mapping[str, Any]) -> dict[str, Any]:
     """A new memory."""
     now = now_text()
-    made: dict[str, Any] = {"memory": text, "created_at": now, "updated_at": None, **scope.fields}
+    made: dict[str, Any] = {"memory": worded(text), "created_at": now, "updated_at": None, **scope.fields}
     made |= {name: value for name, value in fact.items() if name in _OPTIONAL and value is not None}
     return made | ({"metadata": dict(metadata)} if metadata else {})
 
@@ -117,8 +126,13 @@ def shown(memory_id: str, entry: Entry, score: float | None = None) -> dict[str,
     }
     found |= {name: record[name] for name in (*SCOPES, *_OPTIONAL) if record.get(name) is not None}
     if entry.siblings:
-        found["at_odds"] = [one.value["memory"] for one in entry.siblings if is_record(one.value)]
+        found["at_odds"] = said(entry)[1:]
     return found if score is None else found | {"score": score}
+
+
+def said(entry: Entry) -> list[str]:
+    """What a memory says, with all that was written at once with it."""
+    return [one.value["memory"] for one in (entry, *entry.siblings) if is_record(one.value)]
 
 
 def holds(record: Mapping[str, Any], at: datetime) -> bool:
@@ -129,7 +143,8 @@ def holds(record: Mapping[str, Any], at: datetime) -> bool:
 
 def matches(record: Mapping[str, Any], filters: Mapping[str, Any] | None) -> bool:
     """Whether all ``filters`` are what a memory's metadata, or its own fields, say."""
-    known = {**record, **(record.get("metadata") or {})}
+    metadata = record.get("metadata")
+    known = {**record, **(metadata if isinstance(metadata, Mapping) else {})}
     return all(known.get(name) == value for name, value in (filters or {}).items())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.context.memory.record import Scope, digest, holds, is_record, matches, moment, stored, texts_of
+from crdtsync.context.memory.record import Scope, digest, holds, is_record, matches, moment, stored, texts_of, worded
 from crdtsync.errors import InvalidRequest
 
 
@@ -24,6 +24,14 @@ def test_what_was_said_is_remembered(messages: Any, texts: list[str]) -> None:
 def test_what_is_no_message_is_refused(messages: Any) -> None:
     with pytest.raises(InvalidRequest):
         texts_of(messages)
+
+
+@pytest.mark.parametrize("text", [None, 5, b"tea", "", " \n", "\ud800"])
+def test_what_says_nothing_is_no_memory(text: Any) -> None:
+    with pytest.raises(InvalidRequest, match="a memory is a text"):
+        worded(text)
+    with pytest.raises(InvalidRequest, match="a memory is a text"):
+        stored(text, Scope("alice"), None, {})
 
 
 def test_a_scope_is_needed_and_covers_what_has_all_its_names() -> None:
@@ -53,4 +61,5 @@ def test_filters_look_at_metadata_and_fields() -> None:
     assert matches(record, {"topic": "food", "about": "tea", "user_id": "alice"})
     assert not matches(record, {"topic": "work"})
     assert not is_record({"memory": 5, "created_at": ""})
+    assert matches(record | {"metadata": "anything"}, {"about": "tea"})
     assert digest("Likes  Tea") == digest("likes tea")
