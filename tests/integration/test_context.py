@@ -346,6 +346,10 @@ def test_a_view_shows_a_summary_of_what_is_old_until_that_changes(pair: Cluster)
         asked.append(text)
         return "Four disks are slow."
 
+    for nothing in (None, " "):
+        with pytest.raises(InvalidRequest, match="make must return a text"):
+            Views(ann).summarize("planner", lambda _, it=nothing: it)  # type: ignore[misc]
+    assert ann.get("views.summaries/planner") is None
     assert Views(ann).summarize("planner", model)
     assert "finding 3" in asked[0]
     assert "finding 4" not in asked[0]

@@ -127,7 +127,10 @@ class Views:
             return False
         by_rule = make is None
         make = make or partial(_by_rule, definition)
-        text = make(source(old))
+        text: Any = make(source(old))
+        if not isinstance(text, str) or not text.strip():
+            message = f"no summary of {name!r} is stored: make must return a text that says something, not {text!r:.80}"
+            raise InvalidRequest(message)
         summary = Summary(text, covers, by_rule=by_rule).plain()
         try:
             if stored is None:

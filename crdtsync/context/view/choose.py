@@ -138,9 +138,8 @@ def _fitted(items: list[Item], taken: list[Shown], wish: Definition, token: str 
         if tokens <= wish.budget_tokens or not taken:
             break
         del taken[-max(1, len(taken) // 20) :]
-    if tokens > wish.budget_tokens:  # not even the last line fits
-        text = tokenizer.truncate(text, wish.budget_tokens) if wish.form == "markdown" else ""
-        tokens = tokenizer.count(text)
+    if tokens > wish.budget_tokens:  # not even the last line fits: half of it says nothing
+        text, tokens = "", tokenizer.count("")
     return View(text, tokens, tuple(sorted(shown)), tuple(item.key for item in missing), token, gone)
 
 

@@ -77,7 +77,7 @@ def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) ->
     if groups:
         named = [f"{_inline(name)} {times:,}" for name, times in sorted(groups.items())]
         more = f" and {len(named) - _GROUPS_MAX:,} more places" if len(named) > _GROUPS_MAX else ""
-        said.append(f"Left out: {sum(groups.values()):,} entries ({', '.join(named[:_GROUPS_MAX])}{more}).")
+        said.append(f"Left out: {counted(sum(groups.values()))} ({', '.join(named[:_GROUPS_MAX])}{more}).")
     if shortened:
         said.append(f"Shortened: {shortened:,}.")
     if said:
@@ -86,6 +86,11 @@ def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) ->
         more = f" and {len(gone) - _GROUPS_MAX:,} more" if len(gone) > _GROUPS_MAX else ""
         said.insert(0, f"Gone: {', '.join(map(_inline, gone[:_GROUPS_MAX]))}{more}.")
     return " ".join(said)
+
+
+def counted(entries: int) -> str:
+    """So many entries, in words."""
+    return f"{entries:,} entr{'y' if entries == 1 else 'ies'}"
 
 
 def _group(key: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from crdtsync.client import Entry
 from crdtsync.context.view.items import Item
-from crdtsync.context.view.render import Shown, block
+from crdtsync.context.view.render import Shown, block, counted
 
 SUMMARIES = "views.summaries/"
 COVERED_MAX = 1_000
@@ -46,7 +46,12 @@ def source(items: Iterable[Item]) -> str:
 def folded(items: list[Item], stored: Entry | None) -> list[Item]:
     """``items`` with the stored summary in the place of what it covers; as they are, if it is none."""
     fields = stored.value if stored is not None else None
-    if stored is None or not isinstance(fields, dict) or not isinstance(fields.get("covers"), dict):
+    if (
+        stored is None
+        or not isinstance(fields, dict)
+        or not isinstance(fields.get("covers"), dict)
+        or not fields.get("text")
+    ):
         return items
     covers = fields["covers"]
     covered = {item.key: item for item in items if not item.pinned and covers.get(item.key) == item.version}
@@ -56,6 +61,6 @@ def folded(items: list[Item], stored: Entry | None) -> list[Item]:
     old = f"; out of date: {stale:,} of its {len(covers):,} sources have changed or gone" if stale else ""
     shown = replace(
         max(covered.values(), key=lambda one: one.time), key=stored.key, agent=stored.agent or "", pinned=True, role="",
-        text=f"[summary of {len(covered):,} entries{old}]\n{fields.get('text', '')}", version=stored.version or "",
+        text=f"[summary of {counted(len(covered))}{old}]\n{fields['text']}", version=stored.version or "",
     )  # fmt: skip
     return [item for item in items if item.key not in covered] + [shown]

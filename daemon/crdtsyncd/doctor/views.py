@@ -39,4 +39,4 @@ def examine_views(socket: str | None, timeout_s: float) -> Iterator[Finding]:
             f"or, if it has that, crdtsync view summarize {name}",
         )
     if names and not full:
-        yield ok("views", f"the sources of {len(names):,} views fit into their budgets")
+        yield ok("views", f"the sources of {len(names):,} view{'s' if len(names) > 1 else ''} fit into their budgets")

@@ -76,6 +76,13 @@ def test_what_is_left_out_is_counted_by_place_and_says_how_to_get_it():
     assert "read its key" in view.text
 
 
+def test_what_is_left_out_is_told_whole_or_not_at_all():
+    entries = [entry(f"log/{i}", "word " * 80, i) for i in range(2)]
+    notes = {show(*entries[:count], budget=budget).text for count in (1, 2) for budget in range(1, 40)}
+    assert {note.split(" (")[0] for note in notes if note} == {"Left out: 1 entry", "Left out: 2 entries"}
+    assert {note[-15:] for note in notes if note} == {" list a prefix."}
+
+
 def test_a_long_value_is_made_compact_and_says_so():
     rows = [{"id": i, "state": "ok"} for i in range(400)]
     view = show(entry("api/answer", rows), entry("plan/goal", "ship"), budget=300)
