@@ -152,7 +152,8 @@ class Ballots:
     def _fail(self, count: Count, now_s: float) -> None:
         vote, answers = count.vote, count.answers
         highest = max((voted.ballot for voted in answers.values()), default=0)
-        self._note(vote.key, highest)
+        asked = 0 if count.is_renewal else vote.ballot  # voters may promise it yet, and answer too late
+        self._note(vote.key, max(highest, asked))
         holders = [voted for voted in answers.values() if voted.left_ms]
         is_low = not holders and highest >= vote.ballot and not count.is_second and not count.is_renewal
         del self._counts[vote.number]

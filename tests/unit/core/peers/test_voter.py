@@ -62,6 +62,28 @@ def test_a_claim_is_got_and_given_back(voters: Fleet):
     assert claim(voters, "b")["fence"] > first["fence"]
 
 
+def test_a_host_without_a_vote_claims_although_answers_take_over_a_second(voters: Fleet):
+    claim(voters, "b", owner=OWNER)
+    claim(voters, "b", owner=OWNER, give=True)
+    voters.add("d")
+    for name in "abc":
+        voters.link("d", name)
+    voters.run(1)
+    agent = voters["d"].agent("d")
+    requests = []
+    for _ in range(3):
+        requests.append(agent.send("vote", key="deploy", owner=OTHER, ttl=60_000))
+        for _ in range(4):
+            voters.pass_time(0.8)  # on each way, so that a second count within this claim ends before its answers
+            for machine in voters.machines.values():
+                machine.turn()
+            for wire in voters.wires:
+                for end in wire.ends:
+                    wire.deliver(end)
+        voters.sync()
+    assert agent.result(requests[-1])["granted"]
+
+
 def test_nobody_uses_up_the_ballots(voters: Fleet):
     for machine in voters.machines.values():
         assert not vote(machine, ASK, "member", ballot=SEQ_MAX).granted
