@@ -11,7 +11,7 @@ from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.schema_check import schema_version
+from crdtsync.core.replica.schemas.check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache

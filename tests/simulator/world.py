@@ -25,8 +25,8 @@ from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.interface import Event, Now, PeerClosed, PeerFrame, PeerOpened, Ready, Tick
 from crdtsync.core.node import Node
-from crdtsync.core.replica.snapshot import Taking
-from crdtsync.core.replica.snapshot_merge import merge_snapshot
+from crdtsync.core.replica.snapshots.merge import merge_snapshot
+from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage import long_values
 from crdtsync.core.storage.interface import Batch
 from crdtsync.errors import NoSpace

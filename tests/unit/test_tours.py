@@ -33,6 +33,8 @@ WITH_CODE = (
 """Rooms whose ``__init__`` does something too."""
 
 ROLE = re.compile(r":(?:mod|class|func|meth|data):`~?((?:crdtsync|crdtsyncd)(?:\.\w+)+)`")
+LISTED = re.compile(r"^- (``[a-z]\w*``(?:(?:,| and) ``\w+``)*): ", re.MULTILINE)
+"""A line for modules or rooms."""
 QUOTED = re.compile(r"``((?:crdtsync|crdtsyncd)(?:\.\w+)+)``")
 
 
@@ -64,6 +66,8 @@ def test_a_tour_names_every_module_and_room_in_it(name: str):
     rooms = {file.parent.name for file in folder.glob("*/__init__.py")}
     named = set(re.findall(r"``(\w+)``", tour_of(name)))
     assert modules | rooms <= named
+    listed = {word for line in LISTED.findall(tour_of(name)) for word in re.findall(r"``(\w+)``", line)}
+    assert listed <= modules | {entry.name for entry in folder.iterdir()}
 
 
 @pytest.mark.parametrize("name", ROOMS)

@@ -11,7 +11,7 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
 from crdtsync.core.reads.as_of import RestoreRead
 from crdtsync.core.replica.change_draft import Draft
-from crdtsync.core.replica.schema_check import schema_version
+from crdtsync.core.replica.schemas.check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere

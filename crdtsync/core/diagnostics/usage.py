@@ -19,8 +19,8 @@ from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import archives, spaces
 from crdtsync.core.crdt import causal_gate
 from crdtsync.core.peers import connections
-from crdtsync.core.replica import schema_operations
 from crdtsync.core.replica.replica import Replica
+from crdtsync.core.replica.schemas import declare
 from crdtsync.core.sync import change_feed, snapshot_server
 from crdtsync.core.text import document_cache
 from crdtsync.core.waiting.wait_queue import Waits
@@ -150,7 +150,7 @@ def _of_spaces(node: Node) -> Iterator[Usage]:
     yield fullest("early_changes", early, causal_gate.BYTES_MAX, "bytes", BUFFER)
     plural = ((name, replica) for name, replica in replicas if replica.entries.keys_with_several)
     schemas = ((len(replica.schemas), name) for name, replica in replicas)
-    yield fullest("schemas", schemas, schema_operations.SCHEMAS_MAX, "schemas", LIMIT)
+    yield fullest("schemas", schemas, declare.SCHEMAS_MAX, "schemas", LIMIT)
     yield Usage("spaces", node.spaces.named_count(), spaces.SPACES_MAX, "spaces", LIMIT)
     yield fullest("key_siblings", node.crowds.look(plural), KEY_SIBLINGS_MAX, "siblings", LIMIT)
 

@@ -29,7 +29,7 @@ from crdtsync.core.replica.checkpoint_operations import checkpoints
 from crdtsync.core.replica.purges import purges
 from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, value_handed_over
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.schema_operations import schemas
+from crdtsync.core.replica.schemas.declare import schemas
 from crdtsync.core.storage.interface import DocumentUpdate, Storage
 from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER

@@ -25,13 +25,9 @@ Modules:
 - ``checkpoint_operations``: requests about checkpoints
 - ``uploads``: the parts of blobs: whose they are, and when they go
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
-- ``schema_operations``: set and show the schemas of a space; ``schema_check``: writes held against them;
-  ``schema_caps``: what goes when a write is one too many
+- ``schemas``: (a room) what is declared for the keys of a pattern, and what that does to writes
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy
-- ``put_register``: the change that is made most (one register, one value), applied in one go
-- ``snapshot``: the live state as of a cut, given away in parts; what merging one comes to
-- ``snapshot_staging``: the parts of a snapshot on its way in, in memory or on disk
-- ``snapshot_merge``: merging a whole one: exactly, at once, or not at all
+- ``snapshots``: (a room) the live state of a space, given away in parts and merged at once
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``history``, ``kinds``, ``text``,
 ``storage``, ``crdt``. It knows neither peers nor agents.

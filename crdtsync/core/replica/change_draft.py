@@ -20,7 +20,7 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.replica.schema_check import by_schema
+from crdtsync.core.replica.schemas.check import by_schema
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.drafted_edits import DraftedEdits

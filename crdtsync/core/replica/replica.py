@@ -20,9 +20,9 @@ from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
 from crdtsync.core.replica.purges import Purges
-from crdtsync.core.replica.schema_caps import SchemaCaps
-from crdtsync.core.replica.snapshot import ReadDocument, Snapshot
-from crdtsync.core.replica.snapshot_staging import Staging
+from crdtsync.core.replica.schemas.caps import SchemaCaps
+from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
+from crdtsync.core.replica.snapshots.staging import Staging
 from crdtsync.core.replica.uploads import Uploads
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage, new_names_name
 from crdtsync.core.storage.long_values import LongValues, ValueCache

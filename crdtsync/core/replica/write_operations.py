@@ -14,7 +14,7 @@ from crdtsync.core.replica.checkpoint_operations import checkpoint_policy, check
 from crdtsync.core.replica.purges import purge
 from crdtsync.core.replica.resolve import resolve
 from crdtsync.core.replica.restore import restore
-from crdtsync.core.replica.schema_operations import schema_set
+from crdtsync.core.replica.schemas.declare import schema_set
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.wire.change import Op
 from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, shown

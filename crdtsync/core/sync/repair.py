@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, Incoming
-from crdtsync.core.replica.snapshot_merge import Merged
+from crdtsync.core.replica.snapshots.merge import Merged
 from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow
 from crdtsync.core.sync.text_repair import united
 from crdtsync.core.text.marker import UNKNOWN_WRITER
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crdtsync.causality import Dot
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.replica.snapshot import Taking
+    from crdtsync.core.replica.snapshots.snapshot import Taking
 
 
 class Repaired(NamedTuple):

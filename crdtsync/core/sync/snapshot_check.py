@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.replica.snapshot import Taking
+    from crdtsync.core.replica.snapshots.snapshot import Taking
 
 TAKEN_AWAY_MAX = 1000
 """More entries than that are much to be taken away, by the snapshots of one giver in a day."""

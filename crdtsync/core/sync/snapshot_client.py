@@ -2,7 +2,7 @@
 
 A node takes one of a space at a time, from one peer, and keeps each part on disk as it comes, so that a cut connection
 or a restart costs one part. When all have come it is checked in slices, one a turn, for texts in it may take seconds to
-look through. At the end it is merged at once (:func:`crdtsync.core.replica.snapshot_merge.merge_snapshot`).
+look through. At the end it is merged at once (:func:`crdtsync.core.replica.snapshots.merge.merge_snapshot`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from crdtsync.core.alarm_catalogue import (
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.snapshot import Taking
-from crdtsync.core.replica.snapshot_merge import Merged, merge_snapshot
+from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
+from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Check, Checks, Contradicted

@@ -15,7 +15,7 @@ from crdtsync.core.alarm_catalogue import BEHIND_LOG
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, Serving, SpaceLink
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.snapshot import Snapshot
+from crdtsync.core.replica.snapshots.snapshot import Snapshot
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.text.yjs_library import whole_state
 from crdtsync.errors import DamagedValue

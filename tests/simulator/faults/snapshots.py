@@ -5,8 +5,8 @@ from __future__ import annotations
 from crdtsyncd.storage import writes
 
 from crdtsync.core.background.trimming import Retention
-from crdtsync.core.replica import snapshot_merge
-from crdtsync.core.replica.snapshot import difference
+from crdtsync.core.replica.snapshots import merge
+from crdtsync.core.replica.snapshots.snapshot import difference
 from crdtsync.core.sync.snapshot_server import Giver, _Open
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS
@@ -19,7 +19,7 @@ def merging(patch: Patches, change):
         held = list(held)
         return change(difference(held, vector, taken), held, vector, taken)
 
-    patch.setattr(snapshot_merge, "difference", wrong)
+    patch.setattr(merge, "difference", wrong)
 
 
 @fault("ought to have", is_tight=True)
@@ -49,7 +49,7 @@ def snapshot_drops_what_its_frontier_does_not_cover(patch: Patches):
 
 @fault("above its floor")
 def merge_does_not_raise_the_floor(patch: Patches):
-    advance = snapshot_merge._advance_heads
+    advance = merge._advance_heads
 
     def forgetful(replica, taken, advanced):
         floor = dict(replica.floor)
@@ -57,7 +57,7 @@ def merge_does_not_raise_the_floor(patch: Patches):
         replica.floor = floor
         replica.ledger.batch.floors.clear()
 
-    patch.setattr(snapshot_merge, "_advance_heads", forgetful)
+    patch.setattr(merge, "_advance_heads", forgetful)
 
 
 @fault("above its floor")
@@ -107,4 +107,4 @@ def an_older_head_is_written_last(patch: Patches):
 @fault("ought to be")
 def documents_are_left_out(patch: Patches):
     """A snapshot brings the marker of a text, and not the text."""
-    patch.setattr(snapshot_merge, "_absorb_documents", lambda replica, taken: [])
+    patch.setattr(merge, "_absorb_documents", lambda replica, taken: [])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtsync.core.replica import snapshot, snapshot_staging
+from crdtsync.core.replica.snapshots import snapshot, staging
 from crdtsync.core.sync import snapshot_server
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -44,5 +44,5 @@ def trio() -> Iterator[Fleet]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots come in parts of ten entries, one in a turn, and each part goes to disk as it comes."""
     monkeypatch.setattr(snapshot_server, "SERVED_BYTES_MIN", 1)
-    monkeypatch.setattr(snapshot_staging, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 0)
     monkeypatch.setattr(snapshot, "PART_ENTRIES_MAX", 10)

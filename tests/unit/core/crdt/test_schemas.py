@@ -10,7 +10,7 @@ import pytest
 from crdtsync.core.crdt import schemas
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.crdt.read_policies import LWW
-from crdtsync.core.replica.schema_operations import SCHEMAS_MAX
+from crdtsync.core.replica.schemas.declare import SCHEMAS_MAX
 from crdtsync.errors import InvalidRequest, KindMismatch, QuotaExceeded, RanksLower, Unresolved
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack

@@ -6,7 +6,7 @@ from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster import spaces
 from crdtsync.core.diagnostics import usage
 from crdtsync.core.diagnostics.usage import BUFFER, BUFFER_LOOKS_MIN, CAP, LIMIT, Usage, UsageAlarms, fullest
-from crdtsync.core.replica import schema_operations
+from crdtsync.core.replica.schemas import declare
 from crdtsync.wire.codec import pack
 
 
@@ -82,7 +82,7 @@ def test_the_most_siblings_are_looked_for_only_where_something_has_happened(node
 
 
 def test_schemas_and_spaces_are_told_before_there_can_be_no_more(node, monkeypatch):
-    monkeypatch.setattr(schema_operations, "SCHEMAS_MAX", 10)
+    monkeypatch.setattr(declare, "SCHEMAS_MAX", 10)
     monkeypatch.setattr(spaces, "SPACES_MAX", 10)
     ann = node.agent("ann")
     alarms, looker = made()

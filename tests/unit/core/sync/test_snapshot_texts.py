@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from pycrdt import Doc, Text
 
-from crdtsync.core.replica import snapshot
+from crdtsync.core.replica.snapshots import snapshot
 from crdtsync.core.storage.interface import DocumentDrop
 from crdtsync.core.text import document
 from crdtsync.core.text.marker import named_document

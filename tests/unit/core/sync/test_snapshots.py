@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from crdtsync.core.interface import DiskSpace, Room
-from crdtsync.core.replica import snapshot, snapshot_staging
+from crdtsync.core.replica.snapshots import snapshot, staging
 from crdtsync.core.sync import snapshot_client, snapshot_server
 from crdtsync.core.watch import change_watch
 from crdtsync.errors import CrdtSyncError, NoSpace
@@ -539,7 +539,7 @@ def test_parts_go_to_disk_from_a_bound_on(apart, small, monkeypatch):
     """Those before it with them, in order; then a restart goes on with the next one."""
     b = apart["b"]
     wire, _ = begun(apart, parts=4)
-    monkeypatch.setattr(snapshot_staging, "HELD_BYTES_MAX", 10**6)
+    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 10**6)
     b.turn()
     assert [row.part for row in b.store.snapshot_parts(1)] == [0, 1, 2, 3], "a bound of 0: at once"
     wire.close()
@@ -579,7 +579,7 @@ def test_what_was_staged_is_dropped_where_there_is_no_memory_to_read_it_back(apa
 
 
 def test_what_is_in_memory_alone_is_gone_on_with_after_a_cut_and_comes_anew_after_a_restart(apart, small, monkeypatch):
-    monkeypatch.setattr(snapshot_staging, "HELD_BYTES_MAX", 10**6)
+    monkeypatch.setattr(staging, "HELD_BYTES_MAX", 10**6)
     b = apart["b"]
     wire, _ = begun(apart, parts=4)
     assert list(b.store.snapshot_parts(1)) == []

@@ -9,7 +9,8 @@ from unittest import mock
 
 import pytest
 
-from crdtsync.core.replica import schema_caps
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.replica.schemas import caps
 from crdtsync.wire.codec import pack
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet
@@ -149,14 +150,15 @@ def test_hosts_that_were_cut_off_come_back_within_it_by_the_next_write(apart: Fl
 def looks(host: Host) -> Iterator[list[str]]:
     """The keys that are looked at meanwhile."""
     looked: list[str] = []
-    keys_of = host.replica.entries.keys
+    keys_of = Entries.keys
 
-    def counted(prefix: str = "", *arguments: Any, **options: Any) -> Iterator[str]:
-        for key in keys_of(prefix, *arguments, **options):
-            looked.append(key)
+    def counted(entries: Entries, prefix: str = "", *arguments: Any, **options: Any) -> Iterator[str]:
+        for key in keys_of(entries, prefix, *arguments, **options):
+            if entries is host.replica.entries:
+                looked.append(key)
             yield key
 
-    with mock.patch.object(host.replica.entries, "keys", counted):
+    with mock.patch.object(Entries, "keys", counted):
         yield looked
 
 
@@ -238,7 +240,7 @@ def test_many_logs_whose_elements_end_are_shortened_with_several_changes(node: H
     for name in names:
         for n in range(3):
             agent.do("append", key=name, value=pack(n))
-    monkeypatch.setattr(schema_caps, "LOOK_MAX", 5)
+    monkeypatch.setattr(caps, "LOOK_MAX", 5)
     held = node.replica.entries.held
     agent.do("batch", ops=[["append", {"key": name, "value": pack(9)}] for name in names])
     assert [len(held(name)) for name in names] == [3, 3, 4, 4]
@@ -248,7 +250,7 @@ def test_many_logs_whose_elements_end_are_shortened_with_several_changes(node: H
 
 
 def test_of_far_too_many_that_were_there_before_some_go_with_each_write(node: Host, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(schema_caps, "LOOK_MAX", 6)
+    monkeypatch.setattr(caps, "LOOK_MAX", 6)
     agent = node.agent("ann")
     for n in range(9):
         write(agent, f"c/{n}")
@@ -267,7 +269,7 @@ def test_a_change_to_many_full_patterns_looks_at_a_bounded_number_of_keys(node: 
         cap(node, f"{name}*", max_entries=4)
         for n in range(4):
             write(agent, f"{name}{n}")
-    monkeypatch.setattr(schema_caps, "LOOK_MAX", 6)
+    monkeypatch.setattr(caps, "LOOK_MAX", 6)
     with looks(node) as looked:
         agent.do("batch", ops=[["set", {"key": f"{name}new", "value": pack(1)}] for name in names])
     assert len(looked) <= 6

@@ -11,8 +11,8 @@ from crdtsync.core.crdt.sliding import SLIDING
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
 from crdtsync.core.kinds.values import KIND_NAMES, kind_name
-from crdtsync.core.replica.schema_caps import CAPPED, KEYS_MAX
-from crdtsync.core.replica.schema_check import DESCRIBED, ENDING, schema_version
+from crdtsync.core.replica.schemas.caps import CAPPED, KEYS_MAX
+from crdtsync.core.replica.schemas.check import DESCRIBED, ENDING, schema_version
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack

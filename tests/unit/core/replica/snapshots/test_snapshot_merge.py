@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming
-from crdtsync.core.replica import snapshot as snapshot_module
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.snapshot import Snapshot, Taking
-from crdtsync.core.replica.snapshot_merge import merge_snapshot
+from crdtsync.core.replica.snapshots import snapshot as snapshot_module
+from crdtsync.core.replica.snapshots.merge import merge_snapshot
+from crdtsync.core.replica.snapshots.snapshot import Snapshot, Taking
 from crdtsync.core.storage.interface import SnapshotPartRow, SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger

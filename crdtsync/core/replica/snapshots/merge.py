@@ -1,14 +1,14 @@
 """Merging a whole snapshot into a replica: exactly, at once, or not at all.
 
 The parts of a snapshot come one by one (:mod:`crdtsync.core.sync.snapshot_client`) and are put on disk as they come
-(:mod:`crdtsync.core.replica.snapshot_staging`); this is the end of it.
+(:mod:`crdtsync.core.replica.snapshots.staging`); this is the end of it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsync.core.replica.snapshot import difference
+from crdtsync.core.replica.snapshots.snapshot import difference
 from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow, HeadRow, pack_vector
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crdtsync.causality import Dot, Writer
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.replica.replica import Applied, Replica
-    from crdtsync.core.replica.snapshot import Taking
+    from crdtsync.core.replica.snapshots.snapshot import Taking
 
 
 class Merged(NamedTuple):

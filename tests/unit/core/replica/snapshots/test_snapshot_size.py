@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.core.replica import snapshot
-from crdtsync.core.replica.snapshot import RECORD_BYTES, Taking
+from crdtsync.core.replica.snapshots import snapshot
+from crdtsync.core.replica.snapshots.snapshot import RECORD_BYTES, Taking
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.snapshot import INFLATED_BYTES_MAX, Header, compressed, decode_part, encode_header
