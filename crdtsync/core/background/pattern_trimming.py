@@ -66,6 +66,8 @@ class _Pattern:
 class PatternTrimming:
     """Of one replica."""
 
+    __slots__ = ("_head", "_patterns", "_storage", "_table")
+
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._table: SchemaTable | None = None

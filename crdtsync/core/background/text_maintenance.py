@@ -39,6 +39,8 @@ class _UnderWay(NamedTuple):
 class TextKeeper:
     """Keeps the texts of one replica. Writes only while ``is_writable``."""
 
+    __slots__ = ("_counting", "_readying", "_replica", "_under_way", "has_readied")
+
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._under_way: _UnderWay | None = None

@@ -39,6 +39,8 @@ def blocker(change: Change, vector: Mapping[Writer, int]) -> tuple[Writer, int] 
 class CausalGate:
     """Early changes, each filed under the one change that it waits for next."""
 
+    __slots__ = ("_bytes", "_held", "_waiting")
+
     def __init__(self) -> None:
         self._waiting: dict[Writer, list[tuple[int, Writer, int, bytes]]] = {}
         self._held: dict[Writer, dict[int, int]] = {}

@@ -294,6 +294,11 @@ class Entries:
     ``policy_of`` tells a key's read policy to those who show it.
     """
 
+    __slots__ = (
+        "_digest", "_expiring", "_keys", "_large", "_new", "_resort", "_sorted", "_unhashed", "_unsubtracted",
+        "_unsummed", "count", "expiry", "keys_all_hidden", "keys_of_mixed_kinds", "keys_with_several", "policy_of",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.policy_of: Callable[[str], Policy] = newest_wins
         self._keys: dict[str, list[Entry]] = {}

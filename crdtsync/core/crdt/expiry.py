@@ -27,6 +27,8 @@ CLOCK_SET_BACK_MS_MIN = 1000
 class Expiry:
     """The entries of one replica that have a time to live, by the time when that ends."""
 
+    __slots__ = ("_last_ms", "_put_off", "_waiting", "hidden", "hidden_count")
+
     def __init__(self) -> None:
         self.hidden: dict[Writer, dict[Dot, Entry]] = {}
         self.hidden_count = 0

@@ -174,18 +174,20 @@ NO_SCHEMAS = SchemaTable({})
 class Schemas:
     """The schemas of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
 
+    __slots__ = ("_entries", "_found", "_noted", "_retold", "_table", "_told")
+
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
-        self._noted: set[str] = set()
-        self._retold: set[str] = set()
+        self._noted: dict[str, None] = {}  # each space has this: an empty dict takes 64 bytes, an empty set 216
+        self._retold: dict[str, None] = {}
         self._table = self._told = NO_SCHEMAS
         self._found: dict[str, Schema] = {}
 
     def note(self, key: str) -> None:
         """Entries of a reserved key have come or gone, or will have by the next look-up."""
         if key.startswith(SCHEMA_PREFIX):
-            self._noted.add(key)
-            self._retold.add(key)
+            self._noted[key] = None
+            self._retold[key] = None
             self._entries.policy_of = self._policy_of
 
     def note_entries(self, entries: Iterable[Entry]) -> None:

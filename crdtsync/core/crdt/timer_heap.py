@@ -27,6 +27,8 @@ class _Item(Generic[Name]):
 class Timeline(Generic[Name]):
     """Names by the time when they are due. Where two are due at once, either comes first."""
 
+    __slots__ = ("_heap", "_items")
+
     def __init__(self) -> None:
         self._heap: list[_Item[Name]] = []
         self._items: dict[Name, _Item[Name]] = {}

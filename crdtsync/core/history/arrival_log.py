@@ -33,6 +33,8 @@ class Arrival(NamedTuple):
 class Arrivals:
     """Of one replica."""
 
+    __slots__ = ("_runs",)
+
     def __init__(self) -> None:
         self._runs: dict[Writer, list[Arrival]] = {}  # a deque takes 700 bytes before anything is in it
 

@@ -114,6 +114,10 @@ def record_of(entry: Entry) -> Checkpoint | None:
 class Checkpoints:
     """Of one replica: the records in its live entries, and where their cuts stand in this node's log."""
 
+    __slots__ = (
+        "_all", "_keys", "_policies", "_policy_keys", "_positions", "_replica", "bytes_max", "held_bytes", "pins",
+    )  # fmt: skip
+
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self.pins: list[int] = []
@@ -121,8 +125,8 @@ class Checkpoints:
         self.held_bytes = 0
         """What the past of the space took when it was last looked at, and how much checkpoints may hold back."""
         self.bytes_max = 1
-        self._keys: set[str] = set()
-        self._policy_keys: set[str] = set()
+        self._keys: dict[str, None] = {}
+        self._policy_keys: dict[str, None] = {}
         self._all: list[Checkpoint] | None = None
         self._policies: list[CheckpointPolicy] | None = None
         self._positions: dict[Dot, int] | None = None
@@ -132,7 +136,10 @@ class Checkpoints:
         for key in keys:
             for prefix, known in ((CHECKPOINT_PREFIX, self._keys), (POLICY_PREFIX, self._policy_keys)):
                 if key.startswith(prefix):
-                    (known.add if self._replica.entries.held(key) else known.discard)(key)
+                    if self._replica.entries.held(key):
+                        known[key] = None
+                    else:
+                        known.pop(key, None)
                     self._all = self._policies = None
 
     def all(self) -> list[Checkpoint]:

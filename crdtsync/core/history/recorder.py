@@ -110,6 +110,11 @@ class HistoryRecorder:
     when it does: 0 if nothing is missing. Of some keys it tells less: see :meth:`floors`.
     """
 
+    __slots__ = (
+        "_committed", "_judged", "_ledger", "_of_patterns", "_replica", "_unsaved_keys", "floor", "since_ms",
+        "taken_away", "unsaved",
+    )  # fmt: skip
+
     def __init__(self, replica: Replica, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
         self.floor = floor
         self.since_ms = since_ms

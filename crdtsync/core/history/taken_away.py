@@ -35,6 +35,8 @@ class Pin(NamedTuple):
 class Pins:
     """Of one replica, the oldest first."""
 
+    __slots__ = ("_ledger", "_pins", "_replica")
+
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
         self._replica = replica
         self._ledger = ledger

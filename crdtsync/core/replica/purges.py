@@ -59,9 +59,11 @@ class Purge(NamedTuple):
 class Purges:
     """Of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
 
+    __slots__ = ("_entries", "_known", "_noted")
+
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
-        self._noted: set[str] = set()
+        self._noted: dict[str, None] = {}
         self._known: dict[str, Purge] = {}
 
     def __len__(self) -> int:
@@ -75,11 +77,11 @@ class Purges:
     def note(self, key: str) -> None:
         """Entries of a reserved key have come or gone."""
         if key.startswith(PURGE_PREFIX):
-            self._noted.add(key)
+            self._noted[key] = None
 
     def note_entries(self, entries: Iterable[Entry]) -> None:
         """The same for many at once, most of which are of other keys."""
-        self._noted.update(entry.key for entry in entries if entry.key.startswith(PURGE_PREFIX))
+        self._noted.update((entry.key, None) for entry in entries if entry.key.startswith(PURGE_PREFIX))
 
     def take_noted(self) -> list[Purge]:
         """The purges that are new since the last call, by pattern."""

@@ -22,6 +22,8 @@ BLOB_BYTES_MAX = 1024 * 1024 * 1024
 class Uploads:
     """Of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
 
+    __slots__ = ("_by_key", "_entries", "bytes_max", "have_gone")
+
     def __init__(self, entries: Entries) -> None:
         self.bytes_max = BLOB_BYTES_MAX
         self.have_gone = True

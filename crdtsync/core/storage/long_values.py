@@ -94,6 +94,11 @@ class LongValues:
     ``find`` looks for one elsewhere, and is told whether something can be read in its place, and so be mended.
     """
 
+    __slots__ = (
+        "_cache", "_find", "_mend", "_read", "_read_many", "_stand_ins", "_tell", "damaged", "memory_bytes_max",
+        "wanted",
+    )  # fmt: skip
+
     def __init__(
         self,
         cache: ValueCache,
@@ -103,7 +108,7 @@ class LongValues:
         tell: Callable[[Entry], None],
         mend: Callable[[Entry, bytes], None],
     ) -> None:
-        self.damaged: set[Dot] = set()
+        self.damaged: dict[Dot, None] = {}
         """Those that were read and cannot be."""
         self.wanted: dict[Dot, tuple[Entry, bool]] = {}
         """Of those the ones to ask others for, and whether something can be read in their place, and so be mended."""
@@ -171,13 +176,13 @@ class LongValues:
             return None
         value = self._read(entry.row)
         if value is None:
-            self.damaged.add(entry.dot)  # of an entry that is dead, and of which history has let go
+            self.damaged[entry.dot] = None  # of an entry that is dead, and of which history has let go
             return None
         if value_hash(value) != entry.value_hash:
             can_mend = bool(value)
             value = self._find(entry, can_mend)
             if value is None or value_hash(value) != entry.value_hash:
-                self.damaged.add(entry.dot)
+                self.damaged[entry.dot] = None
                 if len(self.wanted) < WANTED_MAX:
                     self.wanted[entry.dot] = entry, can_mend
                 self._tell(entry)
@@ -204,7 +209,7 @@ class LongValues:
         if entry is None or value_hash(value) != entry.value_hash:
             return False
         del self.wanted[dot]
-        self.damaged.discard(dot)
+        self.damaged.pop(dot, None)
         self._none_wanted()
         if entry.is_on_disk:
             self._cache.put(entry.row, value)
@@ -222,7 +227,7 @@ class LongValues:
             if is_alive(entry.key, dot):
                 self.wanted[dot] = entry, can_mend
             else:
-                self.damaged.discard(dot)
+                self.damaged.pop(dot, None)
         self._none_wanted()
 
     def _none_wanted(self) -> None:

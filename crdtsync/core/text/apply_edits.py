@@ -50,13 +50,15 @@ _TEXT = int(Kind.TEXT)
 class TextEdits:
     """Of one replica. ``torn`` are documents that are to be written anew, as another replica holds them."""
 
+    __slots__ = ("_documents", "_ledger", "_refused", "_replica", "_skipped", "_waiting", "torn")
+
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
         self.torn: dict[Dot, bytes] = {}
         self._replica = replica
         self._documents = replica.documents
         self._ledger = ledger
-        self._skipped: set[Dot] = set()
-        self._refused: set[Dot] = set()
+        self._skipped: dict[Dot, None] = {}
+        self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
 
     def load(self, markers: Iterable[Entry]) -> None:
@@ -127,7 +129,7 @@ class TextEdits:
         """Nobody has what came before the edits of this document: from now on they are skipped."""
         if len(self._skipped) >= SKIPPED_DOCUMENTS_MAX:
             self._skipped.clear()
-        self._skipped.add(document)
+        self._skipped[document] = None
 
     def refuse_document(self, document: Dot) -> None:
         """It would take too long to load: unless it is held already, from now on its edits are skipped, also those that
@@ -136,7 +138,7 @@ class TextEdits:
         self.skip_document(document)
         if len(self._refused) >= SKIPPED_DOCUMENTS_MAX:
             self._refused.clear()
-        self._refused.add(document)
+        self._refused[document] = None
 
     def note_torn(self, document: Dot, theirs: bytes) -> None:
         """Another replica's state of this document cannot be united with the one here."""

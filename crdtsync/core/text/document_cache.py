@@ -48,6 +48,11 @@ class Documents:
     ``is_stored`` look at what is on disk. ``opened_total``: how many were not in memory when they were wanted.
     """
 
+    __slots__ = (
+        "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
+        "contested", "hashes", "now_s", "opened_total", "unready", "wake",
+    )  # fmt: skip
+
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
         self.now_s = 0.0
         self.opened_total = 0

@@ -29,6 +29,8 @@ class Staging:
     they come. The first ones are not: a snapshot of few is written once, in the commit that makes it live.
     """
 
+    __slots__ = ("_held", "_held_bytes", "_is_stored", "_ledger", "_replica")
+
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
         self._replica = replica
         self._ledger = ledger
