@@ -50,7 +50,7 @@ def keep(entries: Entries, schemas: Schemas, keys: Iterable[str], now_ms: int) -
     keys have no room for the prefix; they live no longer.
     """
     ops: list[Op] = []
-    for key in keys:
+    for key in dict.fromkeys(keys):
         if len(ops) == KEPT_AT_ONCE_MAX:
             break
         rules = schemas.of(key).rules

@@ -60,6 +60,14 @@ def test_a_read_with_more_than_half_of_the_time_left_writes_nothing(sliding_trio
     assert sliding_trio["a"].replica.position == position + 1
 
 
+def test_a_read_that_names_a_key_often_keeps_it_once(sliding_trio: Fleet):
+    ann = sliding_trio["a"].agent("ann")
+    ann.set("memory/k", 1)
+    sliding_trio.run(7)
+    ann.ask("get_many", keys=["memory/k"] * 3)
+    assert kept(sliding_trio, "a") == [KEPT_PREFIX + "memory/k"]
+
+
 def test_two_who_read_at_once_leave_one_value(sliding_trio: Fleet):
     ann, bob = (sliding_trio[name].agent(name) for name in "ab")
     ann.set("memory/k", 1)
