@@ -36,11 +36,16 @@ IDLE_INTERVAL_S = 60.0
 """How often they are when nothing is: then only age calls for a trim."""
 SLICE_INTERVAL_S = 0.01
 """Between two slices, as long as there is more to trim."""
+BUSY_INTERVAL_S = 0.05
+"""The same while something is written, in slices of twice what has come since: whoever writes waits for them."""
 SLICE_ROWS = 128
 """Rows of the log, and of the history twice as many, in a slice: with their commit about 2 ms, measured."""
+BUSY_S = 0.25
+"""So long after a change a space counts as being written to: on a busy machine a writer pauses now and then."""
+BUSY_SLICE_ROWS = 16
+"""The same at least while something is written."""
 SLICE_ROWS_MAX = 512
-"""Rows of the log that are trimmed in one commit that adds as much: a slice takes twice what comes, lest the caps be
-outrun."""
+"""Rows of the log that go in one commit at most: a slice takes twice what has come, lest the caps be outrun."""
 HISTORY_ROWS_MAX = 512
 """Rows of the history that are trimmed in one commit, of which one change can add thousands: with it 5 ms."""
 SLICE_BYTES_MAX = 1024 * 1024
@@ -178,13 +183,17 @@ class Retention:
         self._of_patterns: dict[int, PatternTrimming] = {}
         self._later: dict[str, None] = {}
         self._part_pins: dict[int, list[int]] = {}
-        self._history_rows = 0
+        self._log_rows = self._history_rows = 0  # that have come, and for which no slice has made up yet
+        self._written_s = -BUSY_S
         self._waiting: dict[str, None] = {}
         self._round_s = now_s
 
     def touched(self, names: Iterable[str], batch: Batch, now_s: float) -> None:
         """Something is being written into these spaces: ``batch``."""
         self._waiting.update(dict.fromkeys(names))
+        if batch.changes:
+            self._written_s = now_s
+        self._log_rows += len(batch.changes)
         self._history_rows += len(batch.removed_rows) + len(batch.removals)
         self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
 
@@ -213,9 +222,13 @@ class Retention:
             self._round_s = now_s + IDLE_INTERVAL_S
             self._waiting.update(dict.fromkeys(sorted(replicas)))
         self.due_s = self._round_s
-        slice_rows = min(SLICE_ROWS_MAX, SLICE_ROWS + 2 * len(batch.changes))
-        history_rows = max(2 * slice_rows, min(HISTORY_ROWS_MAX, 2 * self._history_rows))
+        is_busy = now_s < self._written_s + BUSY_S
+        rows_min = BUSY_SLICE_ROWS if is_busy else SLICE_ROWS
+        slice_rows = max(rows_min, min(SLICE_ROWS_MAX, 2 * self._log_rows))
+        history_rows = max(2 * rows_min, min(HISTORY_ROWS_MAX, 2 * self._history_rows))
+        self._log_rows = max(0, self._log_rows - slice_rows // 2)
         self._history_rows = max(0, self._history_rows - history_rows // 2)
+        is_busy &= not self._log_rows and not self._history_rows  # else more comes than goes
         for name in list(self._waiting)[:SLICE_SPACES_MAX]:
             del self._waiting[name]
             replica = replicas.get(name)
@@ -236,8 +249,10 @@ class Retention:
             if more:
                 self._waiting[name] = None  # behind the others
         if self._waiting:
-            self.due_s = now_s + SLICE_INTERVAL_S
-        elif self._later:
+            self.due_s = now_s + (BUSY_INTERVAL_S if is_busy else SLICE_INTERVAL_S)
+            return
+        self._log_rows = self._history_rows = 0  # nothing is over a cap, or may go: there is nothing to make up for
+        if self._later:
             self._waiting.update(self._later)
             self._later.clear()
             self.due_s = now_s + CHECK_INTERVAL_S

@@ -16,8 +16,11 @@ from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
 from tests.simulator.cuts import patiently, run_cuts
 
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))]
+"""The slow lane takes those that the first one leaves out."""
 
-@pytest.mark.parametrize("seed", range(8))
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_shown_is_shown_again_kept_and_restored(seed, monkeypatch):
     monkeypatch.setattr(as_of, "WINDOW_ROWS", 3)
     monkeypatch.setattr(as_of, "SLICE_ROWS", 3)
