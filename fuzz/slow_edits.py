@@ -4,7 +4,8 @@ A plan is a list of steps, such as "300 clients insert after clock 7 of client 3
 character". It is played as an agent would: each edit is judged as by its author's daemon, what is refused is left out,
 the document is counted when a daemon would count it, and takes nothing more when it is fenced. Then is measured, in
 time of the processor, what each edit took, and what it takes to load the document, to hash it and to merge one half of
-the edits into the other. The plan that takes longest is changed, and kept if it takes longer still.
+the edits into the other. And each step of the plan is sent to a host as one request, a batch: what that takes, refused
+or not. The plan that takes longest is changed, and kept if it takes longer still.
 
     python -m fuzz slow-edits --inputs 500 --seed 1
 
@@ -14,26 +15,33 @@ prints the longest of each; the exit status is 1 if one is above its limit, with
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_DELETES_MAX, EDIT_STRUCTS_MAX, Document
 from crdtsync.core.text.yjs_library import new_doc
 from crdtsync.errors import CrdtSyncError
+from crdtsync.wire.limits import CHANGE_BYTES_MAX
 from crdtsync.wire.yjs.encoding import STRING, Id, at_once
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
 from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
 from fuzz.yjs_steps import ROOT
+from tests.fleet.agent import Refusal
+from tests.fleet.fleet import fleet_of
 from tests.simulator.commands import positive_float, positive_int
 
-LIMITS_S: Final = {"apply": 0.5, "load": 1.0, "hash": 1.0, "merge": 2.0}
+LIMITS_S: Final = {"apply": 0.5, "load": 1.0, "hash": 1.0, "merge": 2.0, "request": 0.3}
 """Of processor time, on a machine that others use too; a step of the Yjs library takes 0.1 µs."""
 
 STEPS_MAX: Final = 12
+APART_MAX: Final = 10
+"""So many edits of a step are measured one by one."""
 _DOT: Final = Dot(Writer(1), 1, 0)
 
 
@@ -55,6 +63,7 @@ class Timed(NamedTuple):
     load: float
     hash: float
     merge: float
+    request: float
 
 
 Plan = list[Step]
@@ -103,7 +112,19 @@ def paste(step: Step, known: list[Id], clocks: dict[int, int]) -> Iterator[Inser
     yield (client, clock), left, right, "a" * step.size
 
 
-MAKERS: Final = {"fan": fan, "front": front, "comb": comb, "ladder": ladder, "paste": paste}
+def spread(step: Step, _known: list[Id], clocks: dict[int, int]) -> Iterator[Insert]:
+    """One client, at places all over what the client with most has typed."""
+    of = max(clocks, key=lambda name: clocks[name], default=0)
+    gap = max(2, clocks.get(of, 0) // (step.size + 1))
+    for at in range(int(step.left * gap), clocks.get(of, 0) - 1, gap)[: step.size]:
+        yield _next(step.client, clocks), (of, at), (of, at + 1), "a"
+
+
+EDITED_MAX: Final = 100_000
+"""Of a step, in all edits; more is refused, and takes long to make."""
+SIZES_MAX: Final = {"paste": 900_000, "holes": EDIT_DELETES_MAX}
+"""Of the others :data:`EDIT_STRUCTS_MAX`."""
+MAKERS: Final = {"fan": fan, "front": front, "comb": comb, "ladder": ladder, "paste": paste, "spread": spread}
 
 
 def _next(client: int, clocks: dict[int, int]) -> Id:
@@ -120,51 +141,43 @@ def _neighbours(step: Step, known: list[Id]) -> tuple[Id | None, Id | None]:
     return first, last if last != first else None
 
 
-def holes(clocks: dict[int, int], count: int) -> bytes:
-    """Every other character of the client with most is deleted."""
+def holes(step: Step, clocks: dict[int, int]) -> bytes:
+    """Characters all over what the client with most has typed are deleted."""
     client = max(clocks, key=lambda name: clocks[name])
-    ranges = [2 * number for number in range(min(count, clocks[client] // 2))]
-    return written_uint(1) + written_uint(client) + written_uint(len(ranges)) + b"".join(
-        written_uint(clock) + b"\1" for clock in ranges
-    )  # fmt: skip
+    gap = max(2, clocks[client] // (step.size + 1))
+    starts = range(int(step.left * gap), clocks[client], gap)[: step.size]
+    head = written_uint(1) + written_uint(client) + written_uint(len(starts))
+    return head + b"".join(written_uint(clock) + b"\1" for clock in starts) if starts else b"\0"
 
 
-def updates_of(plan: Plan) -> Iterator[tuple[bytes, Callable[[], None]]]:
-    """The edits of a plan, each with what is to be done if it is taken."""
-    known: list[Id] = []
-    clocks: dict[int, int] = {}
-    for step in plan:
-        for _ in range(step.edits):
-            tried = dict(clocks)
-            if step.kind == "holes":
-                yield written_update([], holes(clocks, step.size) if clocks else b"\0"), lambda: None
-                continue
-            items = list(MAKERS[step.kind](step, known, tried))
-            parts = [
-                Part(*item, written_item(STRING, left, right, ROOT, written_text(text)))
-                for item, left, right, text in items
-            ]
-
-            def taken(tried: dict[int, int] = tried, items: list[Insert] = items) -> None:
-                clocks.update(tried)
-                known.extend(item for item, *_ in items)
-
-            yield written_update(parts), taken
+def edit_of(step: Step, known: list[Id], clocks: dict[int, int]) -> bytes:
+    """One edit of a step, on top of what is known, which it adds to."""
+    if step.kind == "holes":
+        return written_update([], holes(step, clocks) if clocks else b"\0")
+    items = list(MAKERS[step.kind](step, known, clocks))
+    known.extend(item for item, *_ in items)
+    return written_update(
+        [Part(*item, written_item(STRING, left, right, ROOT, written_text(text))) for item, left, right, text in items]
+    )
 
 
 def measure(plan: Plan) -> Timed:
     """Play it."""
     document, taken = Document(_DOT, lambda _: (None, [])), list[bytes]()
+    known, clocks = list[Id](), dict[int, int]()
     slowest_s = 0.0
-    for update, done in updates_of(plan):
+    for step in (each for each in plan for _ in range(min(each.edits, APART_MAX))):
         if document.is_contested:
             break
+        tried, there = dict(clocks), len(known)
+        update = edit_of(step, known, tried)
         try:
             document.check(update, looked_at_max=AUTHOR_LOOKED_AT_MAX)
             took_s = _timed(lambda update=update: document.apply(update))  # type: ignore[misc]
         except CrdtSyncError:
+            del known[there:]
             continue
-        done()
+        clocks = tried
         taken.append(update)
         slowest_s = max(slowest_s, took_s)
         if document.is_to_be_counted:
@@ -176,21 +189,64 @@ def measure(plan: Plan) -> Timed:
     for update in taken[: len(taken) // 2]:
         half.apply_update(update)
     merge_s = _timed(lambda: half.apply_update(state))
-    return Timed(slowest_s, load_s, _timed(document.content), merge_s)
+    return Timed(slowest_s, load_s, _timed(document.content), merge_s, request_s(plan))
+
+
+def request_s(plan: Plan) -> float:
+    """The longest that a host takes for one step of it."""
+    known, clocks = list[Id](), dict[int, int]()
+    slowest_s = 0.0
+    with fleet_of("a") as fleet:
+        agent = fleet["a"].agent()
+        for step in plan:
+            tried, there = dict(clocks), len(known)
+            updates = [edit_of(step, known, tried) for _ in range(step.edits)]
+            ops: list[Any] = [["text_apply", {"key": "t", "update": update}] for update in updates]
+            is_done = False
+
+            def send(ops: list[Any] = ops) -> None:
+                nonlocal is_done
+                with suppress(Refusal):
+                    agent.do("batch", ops=ops)
+                    is_done = True
+
+            if sum(map(len, updates)) < CHANGE_BYTES_MAX:
+                slowest_s = max(slowest_s, _timed(send))
+            if is_done:
+                clocks = tried
+            else:
+                del known[there:]
+    return slowest_s
 
 
 def _timed(work: Callable[[], object]) -> float:
+    gc.disable()  # a daemon looks for garbage between its turns
     began_s = time.thread_time()
-    work()
-    return time.thread_time() - began_s
+    try:
+        work()
+    finally:
+        took_s = time.thread_time() - began_s
+        gc.enable()
+    return took_s
+
+
+BEGIN: Final[Plan] = [Step("paste", 1, 900_000, 0.0, 0.0, 1), Step("holes", 1, 1000, 0.0, 0.0, 1)]
+"""What is known to be dear."""
 
 
 def some_step(rng: random.Random) -> Step:
-    """Any."""
+    """Any; larger than it may be, too."""
     kind = rng.choice((*MAKERS, "holes"))
-    size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX))
+    size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX, 10_000, EDIT_DELETES_MAX, 900_000))
     ends = (0.0, 0.5, 1.0, rng.random())
-    return Step(kind, rng.randrange(1, 2**40), size, rng.choice(ends), rng.choice(ends), rng.choice((1, 1, 3, 10)))
+    edits = rng.choice((1, 1, 3, 10, 200))
+    return bounded(Step(kind, rng.randrange(1, 2**40), size, rng.choice(ends), rng.choice(ends), edits))
+
+
+def bounded(step: Step) -> Step:
+    """The step, no larger than what a request has room for."""
+    size = min(step.size, SIZES_MAX.get(step.kind, EDIT_STRUCTS_MAX))
+    return step._replace(size=size, edits=min(step.edits, max(1, EDITED_MAX // size)))
 
 
 def changed(plan: Plan, rng: random.Random) -> Plan:
@@ -209,14 +265,14 @@ def changed(plan: Plan, rng: random.Random) -> Plan:
     else:
         other = some_step(rng)
         name = rng.choice(("client", "size", "left", "right", "edits", "kind"))
-        plan[at] = plan[at]._replace(**{name: getattr(other, name)})
+        plan[at] = bounded(plan[at]._replace(**{name: getattr(other, name)}))
     return plan
 
 
 def climb(inputs: int, seed: int, seconds: float) -> tuple[int, dict[str, tuple[float, Plan]]]:
     """Try so many plans; how many were tried, and the longest time of each kind with its plan."""
     rng = random.Random(seed)
-    best: dict[str, tuple[float, Plan]] = {name: (0.0, [some_step(rng)]) for name in Timed._fields}
+    best: dict[str, tuple[float, Plan]] = dict.fromkeys(Timed._fields, (0.0, BEGIN))
     deadline_s = time.monotonic() + seconds
     tried = 0
     while tried < inputs and time.monotonic() < deadline_s:

@@ -63,8 +63,8 @@ UNWRITTEN_MAX = 256
 WRITE_EDITS_MAX = 32
 """Edits in one write: the daemon judges each on top of those before it."""
 
-WRITE_BYTES_MAX = 256 * 1024
-"""About so many bytes of edits are one write."""
+WRITE_BYTES_MAX = 8 * 1024
+"""Bytes of edits in one write, if they are several: so many have fewer parts than the daemon takes in one request."""
 
 _NOTHING = b"\0"  # the state vector of an empty document
 _ENDS = frozenset(("delete", "expired", "reset"))

@@ -59,7 +59,7 @@ def test_what_texts_have_documents_have(daemon: Daemon) -> None:
     for path, value, fault in (("title/x", 1, InvalidRequest), ("big", 2**60, InvalidValue), ("", {}, InvalidRequest)):
         with pytest.raises(fault):
             board.set(path, value)
-    with pytest.raises(InvalidValue, match="split it"):
+    with pytest.raises(InvalidValue, match="at most 2000: split the edit"):
         board.set("long", [{"n": number} for number in range(2000)])
     assert board.get() == {"title": "three"}
     state.delete("board")
@@ -90,6 +90,8 @@ def test_by_commands(daemon: Daemon, tmp_path: Path) -> None:
     assert shell("doc", "board", "--get", "columns/7").status == 1
     assert shell("doc", "board", "--set", "columns/7", "1").status == 4
     assert shell("doc", "board", "--get", "a", "--delete", "a").status == 2
+    wrong = shell("doc", "board", "--set", "columns", "word")
+    assert (wrong.status, "quote it; see crdtsync doc" in wrong.err) == (2, True)
     shell.ok("set", "register", "1")
     assert shell("doc", "register").status == 4
 

@@ -134,6 +134,7 @@ async def test_an_author_goes_back_to_an_older_text():
 # -- the recorded sessions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("options", [Options(), Options(kills=2), Options(away=200)], ids=["plain", "killed", "away"])
 async def test_the_beginning_of_a_recorded_session(name, options):

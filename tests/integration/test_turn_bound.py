@@ -19,6 +19,7 @@ import pytest
 from msgpack import packb
 from pycrdt import Doc, Text
 
+from crdtsync.core.text.drafted_edits import EDIT_PARTS, WORK_PARTS_MAX
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
 from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX, VALUE_CONTAINERS_MAX
 from crdtsync.wire.requests import REQUESTS
@@ -35,13 +36,12 @@ LONGER_MS: Mapping[str, float] = {
     "trim": 75.0,
     "delete": 75.0,
     "restore": 125.0,
-    "text_apply": 150.0,
     "lists in each other": 100.0,
     "maps in each other": 125.0,
     "empty lists": 75.0,
 }
-"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are 1,000 edits of a text,
-the 20,000 elements that one operation removes, and what a restore brings back; a list in a value is looked at whole,
+"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are the
+20,000 elements that one operation removes, and what a restore brings back; a list in a value is looked at whole,
 and refused if it holds too many lists or maps.
 """
 STANDARD_MS = 10.0
@@ -119,7 +119,8 @@ def _element(key: str, n: int) -> dict[str, Any]:
 
 
 def fill(agent: RawAgent) -> None:
-    """Something large of each kind."""
+    """Something large of each kind; and a text, for the Yjs library is loaded with the first one."""
+    agent.write("text_apply", key="first", update=b"\0\0")
     for start in range(0, MANY, CHANGE_OPS_MAX):
         some = range(start, start + CHANGE_OPS_MAX)
         for key in ("log", "log/2"):
@@ -147,7 +148,7 @@ def delete_keys(agent: RawAgent) -> None:
 
 
 def type_on(agent: RawAgent) -> None:
-    """As many edits of one text as a change may hold."""
+    """As many edits of one text as a request may hold; and one of as many parts, and more than fit."""
     doc: Doc[Any] = Doc()
     text = doc.get("text", type=Text)
     updates = []
@@ -155,7 +156,18 @@ def type_on(agent: RawAgent) -> None:
         before = doc.get_state()
         text += f"word {number} "
         updates.append(doc.get_update(before))
-    batch(agent, "text_apply", lambda n: {"key": "text", "update": updates[n]})
+
+    def edit(number: int) -> dict[str, Any]:
+        return {"key": "text", "update": updates[number]}
+
+    small = range((WORK_PARTS_MAX + EDIT_PARTS) // (EDIT_PARTS + 1))
+    batch(agent, "text_apply", edit, small)
+    with pytest.raises(RawError, match="come to"):
+        batch(agent, "text_apply", edit)
+    with doc.transaction():
+        for number in range(WORK_PARTS_MAX // 2 - 1):  # each cuts what stands there in two
+            text.insert(5 * number, "x")
+    agent.write("text_apply", key="parts", update=doc.get_update())
 
 
 def count_up(agent: RawAgent) -> None:

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from crdtsync.client.text.yjs import Doc, Text
-from crdtsync.differences import Edit, edits
+from crdtsync.differences import Edit, changed_lines, edits
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ CHANGE_BYTES = 48
 """What one change takes in an update beside its text, at most."""
 CHANGES_BYTES_MAX = 3 * 1024 * 1024
 """Many small changes that take more than this, in all, are told as one that replaces everything."""
+CHANGES_MAX = 500
+"""More changes than this are told line by line: each may be four parts, and the daemon takes 2,000 in one request."""
 _JOURNAL_UPDATES_MAX = 256
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""
@@ -92,6 +94,10 @@ class Replica:
         """Edit the replica so that it holds ``whole``, with few and small changes."""
         _check_text(whole)
         changes = edits(self.content, whole)
+        if len(changes) > CHANGES_MAX:
+            changes = [
+                (start, end, whole[first:last]) for start, end, first, last in changed_lines(self.content, whole)
+            ]
         if CHANGE_BYTES * len(changes) + sum(len(text.encode()) for _, _, text in changes) > CHANGES_BYTES_MAX:
             changes = [(0, len(self.content), whole)]
         return self.edit(changes)

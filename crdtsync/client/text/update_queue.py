@@ -87,11 +87,13 @@ class Outbox:
 
     def request(self, updates_max: int = UPDATES_MAX) -> list[Segment]:
         """What to send now; it is under way until :meth:`succeeded` or :meth:`failed`."""
-        size_bytes = 0
+        size_bytes = parts = 0
         found: list[Segment] = []
         for segment in self._segments:
             size_bytes += len(segment.update)
-            if found and (size_bytes > REQUEST_BYTES_MAX or len(found) >= updates_max):
+            parts += segment.parts
+            is_over = size_bytes > REQUEST_BYTES_MAX or parts > GROUP_PARTS_MAX or len(found) >= updates_max
+            if found and is_over:
                 break
             found.append(segment)
         self._sent = len(found)

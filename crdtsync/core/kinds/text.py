@@ -110,7 +110,7 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
         return document
     if not live:
         return None
-    document = current(draft.winner(live))
+    document = current(live if len(live) == 1 else draft.winner(live))
     if not draft.has_edits(document):
         draft.replica.documents.held(document, live[-1].key)
     return document

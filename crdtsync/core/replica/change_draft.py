@@ -23,7 +23,7 @@ from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.replica.schemas.check import by_schema
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.document_cache import NotReady
-from crdtsync.core.text.drafted_edits import DraftedEdits
+from crdtsync.core.text.drafted_edits import DraftedEdits, EditWork
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
@@ -62,6 +62,7 @@ class Draft:
         self._versions: list[tuple[int, Result, Version]] = []
         self.lengths = TextLengths(self)
         self.edits: dict[Dot, DraftedEdits] = {}
+        self._edit_work = EditWork()
         self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
         self._seen: dict[str, Version] = {}
 
@@ -241,12 +242,15 @@ class Draft:
         """Refuse an edit that the document, with the edits so far, cannot take. Returns what it carries.
 
         :raises InvalidValue: see :meth:`crdtsync.core.text.document.Document.check`.
+        :raises TooLarge: all edits so far are more than is done in one turn.
         :raises NotReady: the document has to be made ready for it first.
         """
         if not self.replica.documents.is_ready(document):
             raise NotReady(document)
         before = self.edits_of(document)
-        summary = self.replica.documents.get(document).check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
+        held = self.replica.documents.get(document)
+        summary = held.check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
+        self._edit_work.add(summary, held.size_bytes + before.size_bytes)
         before.note_judged(update, summary)
         return summary
 

@@ -20,6 +20,7 @@ from crdtsync.wire.yjs.encoding import Steps, at_once
 from crdtsync.wire.yjs.rewriting import contradiction
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import (
+    STRUCTS_MAX,
     InvalidUpdate,
     Outline,
     UpdateSummary,
@@ -145,16 +146,10 @@ class Document:
         self._loaded()
         try:
             outline = self.outline() if before is None else before.outline(self)
-            summary = validate_update(update, outline)
+            ranges_max = EDIT_DELETES_MAX if structs_max == EDIT_STRUCTS_MAX else None
+            summary = validate_update(update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max)
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
-        if summary.structs > structs_max:
-            raise InvalidValue(f"an edit of {summary.structs:,} parts; at most {structs_max:,} fit: split it", path="$")
-        deletes = sum(map(len, summary.deletes.values()))
-        if deletes > EDIT_DELETES_MAX and structs_max == EDIT_STRUCTS_MAX:
-            raise InvalidValue(
-                f"an edit deletes {deletes:,} ranges; at most {EDIT_DELETES_MAX:,} fit: split it", path="$"
-            )
         if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
             raise InvalidValue(
                 f"this edit claims places between which much stands already, and would keep each host busy: at most "
@@ -193,7 +188,7 @@ class Document:
 
         :raises InvalidValue: it does.
         """
-        clocks = self.clocks()
+        clocks = self.outline()
         repeated = {client: first for client, (first, _) in summary.ranges.items() if first < clocks.get(client, 0)}
         units = sum(clocks[client] - first for client, first in repeated.items())
         if not repeated or units > REPEATED_UNITS_MAX:
@@ -283,6 +278,11 @@ class Document:
     def text_bytes(self) -> int:
         """How long the text is in UTF-8, without putting it together."""
         return self._read(lambda doc: len(text_of(doc)))
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is at most, of a loaded one."""
+        return self._size_bytes
 
     def bytes_with(self, update: bytes, bytes_max: int) -> int:
         """At most how large it is with an update; more than ``bytes_max`` only if it is about that."""

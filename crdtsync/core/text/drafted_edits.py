@@ -1,4 +1,4 @@
-"""The edits of one document that a change in the making holds.
+"""The edits of texts that a change in the making holds, by document, and what they come to.
 
 A batch of 1,000 edits of one text: each is judged on top of those before it, by what an outline says of all of them. A
 new copy of the outline for each edit, advanced by all before it, took 10 seconds. So there is one copy for the whole
@@ -9,10 +9,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.errors import TooLarge
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
 if TYPE_CHECKING:
     from crdtsync.core.text.document import Document
+
+WORK_PARTS_MAX = 2000
+"""Parts that the edits of one request may come to: these are one change, which is judged and applied in one turn."""
+
+EDIT_PARTS = 9
+"""As so many parts counts each edit after the first, however small it is."""
+
+DELETES_A_PART = 5
+"""So many ranges that are deleted count as one part."""
+
+MOVED_BYTES_MAX = 15_000_000_000
+"""Places where the edits of one request may cut an item in two, times the bytes of the document: for each the Yjs
+library moves what follows, which takes 5 to 15 ms a billion.
+"""
+
+
+class EditWork:
+    """What the edits of one request come to."""
+
+    __slots__ = ("_moved_bytes", "_parts")
+
+    def __init__(self) -> None:
+        self._parts = -EDIT_PARTS
+        self._moved_bytes = 0
+
+    def add(self, summary: UpdateSummary, document_bytes: int) -> None:
+        """One more.
+
+        :raises TooLarge: that is more than is done in one turn.
+        """
+        ranges = sum(map(len, summary.deletes.values()))
+        self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART
+        if self._parts > WORK_PARTS_MAX:
+            raise TooLarge(
+                f"the edits of texts in this request come to {self._parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
+                f"into one: make them in several (each edit counts as {EDIT_PARTS}, each part that it inserts as 1, "
+                f"each {DELETES_A_PART} ranges that it deletes as 1)"
+            )
+        self._moved_bytes += summary.competition.added * document_bytes
+        if self._moved_bytes > MOVED_BYTES_MAX:
+            raise TooLarge(
+                f"the edits of texts in this request change so many places of a document of {document_bytes:,} bytes "
+                "that each host would take long to apply them: make them in several requests"
+            )
 
 
 class DraftedEdits:

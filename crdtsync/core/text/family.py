@@ -111,6 +111,9 @@ def family_of(held: Iterable[Entry], document: Dot) -> Family | None:
 
 def current(group: Iterable[Entry]) -> Dot:
     """The document that is the text of which these are markers."""
+    group = [*group]
+    if len(group) == 1:
+        return named_document(group[0].value)
     members: Members = {}
     named: set[Dot] = set()
     for entry in group:

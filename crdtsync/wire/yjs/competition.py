@@ -106,6 +106,11 @@ class Competition:
         """What an update adds to this one; :meth:`advance` notes it."""
         return Competition(self, self.items, self.steps, self.growth, self.looked_at)
 
+    @property
+    def added(self) -> int:
+        """By how many items the update raises it, at most."""
+        return self.items - (self.base.items if self.base is not None else 0)
+
     def place(self, item: Placed, is_followed: bool) -> None:
         """Note one item. ``is_followed``: the document holds the clock after its left neighbour."""
         siblings = self._of(item.left)
@@ -138,7 +143,9 @@ class Competition:
         ``is_done``: the items that came are in two already.
         """
         for point in points:
-            if point in self.points or (self.base is not None and point in self.base.points):
+            if point in self.points or self._is_apart(point):
+                continue
+            if self.base is not None and point in self.base.points:
                 continue
             self.points.add(point)
             if not is_done:

@@ -71,7 +71,7 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
         (client, clock), at = read_id(data, at)
         left -= count
         if left < 0:
-            refuse("there are too many structs", start, f"at most {structs_max}")
+            refuse("there are too many structs", start, f"at most {structs_max}: split the edit")
         if not count:
             refuse(f"client {client} has no structs", start, "one at least: yrs drops all that follows")
         if client in sections:
@@ -141,7 +141,7 @@ def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:
 
 
 def read_deletes(
-    data: bytes, at: int, check: Callable[[int, int, int, int], None]
+    data: bytes, at: int, check: Callable[[int, int, int, int], None], ranges_max: int | None = None
 ) -> Steps[tuple[dict[int, list[tuple[int, int]]], int]]:
     """The delete set: by client, ranges (first clock, end clock exclusive) in rising order, and the offset after it.
 
@@ -154,6 +154,8 @@ def read_deletes(
         start = at
         client, at = read_uint(data, at)
         count, at = read_count(data, at, 2, "ranges")
+        if ranges_max is not None and done + count > ranges_max:
+            refuse("too many ranges are deleted", start, f"at most {ranges_max}: split the edit")
         if client in deletes:
             refuse(f"client {client} occurs twice", start, "each client once")
         ranges = deletes[client] = []

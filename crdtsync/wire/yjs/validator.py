@@ -171,28 +171,45 @@ class UpdateSummary:
         return not self.ranges and not self.deletes
 
 
-def validate_update(update: bytes, known: Mapping[int, int], *, is_own_state: bool = False) -> UpdateSummary:
+def validate_update(
+    update: bytes,
+    known: Mapping[int, int],
+    *,
+    is_own_state: bool = False,
+    structs_max: int | None = None,
+    ranges_max: int | None = None,
+) -> UpdateSummary:
     """Pass an update that pycrdt can safely apply to a document that holds ``known``, or raise :class:`InvalidUpdate`.
 
     ``known`` maps a Yjs client id to its next clock (exclusive end) in the document, and must come from updates that
     were validated and applied before, in causal order: an :class:`Outline`, or a plain mapping, which allows fewer
     checks. What the update repeats of it is harmless; what it presumes beyond it is refused.
 
-    ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim.
+    ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim. With more
+    structs, or deleted ranges, than these it is refused before they are read.
     """
-    return at_once(validate_slowly(update, known, is_own_state=is_own_state))
+    return at_once(
+        validate_slowly(update, known, is_own_state=is_own_state, structs_max=structs_max, ranges_max=ranges_max)
+    )
 
 
-def validate_slowly(update: bytes, known: Mapping[int, int], *, is_own_state: bool = False) -> Steps[UpdateSummary]:
+def validate_slowly(
+    update: bytes,
+    known: Mapping[int, int],
+    *,
+    is_own_state: bool = False,
+    structs_max: int | None = None,
+    ranges_max: int | None = None,
+) -> Steps[UpdateSummary]:
     """The same in steps; ``known`` must not change meanwhile."""
     size = len(update)
     if size > UPDATE_BYTES_MAX and not is_own_state:
         refuse(f"the update has {size} bytes", 0, f"at most {UPDATE_BYTES_MAX}")
     try:
         judge = _Judge(known, update, is_own_state=is_own_state)
-        sections, at = yield from read_sections_slowly(update, CLOCK_MAX if is_own_state else None)
+        sections, at = yield from read_sections_slowly(update, CLOCK_MAX if is_own_state else structs_max)
         yield from judge.integrate(sections)
-        deletes, at = yield from read_deletes(update, at, judge.check_delete)
+        deletes, at = yield from read_deletes(update, at, judge.check_delete, ranges_max)
     except IndexError:
         raise InvalidUpdate(f"the update ends inside a value, at byte {size}; expected more bytes") from None
     if at != size:

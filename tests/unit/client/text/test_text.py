@@ -285,6 +285,22 @@ def test_replacing_all_gives_that_text(old, new, update_bytes_max, changes_bytes
     assert replica.content == str(replica._text) == str(origin) == new
 
 
+def test_many_changes_are_told_line_by_line():
+    """What somebody else does meanwhile to a line that did not change stays where it is."""
+    old = "one two three\nkept\n" * 100
+    origin = Document(old)
+    replica = Replica("d", origin.doc.get_update())
+    with (
+        mock.patch.object(replica_module, "CHANGES_MAX", 199),
+        mock.patch.object(replica, "edit", wraps=replica.edit) as edit,
+    ):
+        (update,) = replica.replace_all("0ne tw0 thr33\nkept\n" * 100)
+    assert len(edit.call_args.args[0]) == 100
+    origin.text.insert(len("one two three\nke"), "!")
+    origin.doc.apply_update(update)
+    assert str(origin) == ("0ne tw0 thr33\nkept\n" * 100).replace("kept", "ke!pt", 1)
+
+
 def test_a_rebuilt_replica_writes_under_a_new_name():
     replica = Replica(None, None)
     replica.edit([(0, 0, "abc")])

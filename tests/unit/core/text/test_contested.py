@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX
-from crdtsync.core.text.yjs_library import edited_by, new_doc, text_of
+from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
+from crdtsync.core.text.yjs_library import edited_by, fresh_updates, new_doc, text_of
+from crdtsync.wire.yjs.lib0 import written_uint
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor, texts_of
@@ -125,5 +126,62 @@ def test_an_edit_of_many_deletions_is_refused(node: Host, monkeypatch: pytest.Mo
         agent, update_of([Item((5, clock), (5, clock - 1) if clock else None, None) for clock in range(9)])
     )
     state = agent.ask("text_read", key="t")["update"]
-    with pytest.raises(Refusal, match="deletes 3 ranges"):
+    with pytest.raises(Refusal, match="too many ranges are deleted"):
         write(agent, edited_by(state, [(1, 2, ""), (4, 5, ""), (7, 8, "")], 8), document)
+
+
+def test_an_edit_that_says_it_is_too_large_is_not_read(node: Host) -> None:
+    parts = b"\1" + written_uint(EDIT_STRUCTS_MAX + 1) + b"\5\0" + b"\x1f" * 3 * EDIT_STRUCTS_MAX
+    with pytest.raises(Refusal, match=r"too many structs.* at most 2000: split the edit"):
+        write(node.agent(), parts)
+
+
+def batch(agent: Agent, *updates: bytes, keys: str = "t") -> None:
+    agent.do("batch", ops=[["text_apply", {"key": key, "update": update}] for update in updates for key in keys])
+
+
+def test_the_edits_of_one_request_are_what_fits_into_a_turn(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever texts they are of; one by one they are taken."""
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 28)
+    first, second, third = (
+        update_of(Item((5, clock), (5, clock - 1) if clock else None, None) for clock in range(at, at + 7))
+        for at in (0, 7, 14)
+    )
+    agent = node.agent()
+    for refused in (lambda: batch(agent, first, second, third), lambda: batch(agent, first, second, keys="tu")):
+        with pytest.raises(Refusal, match=r"operation 2 .* come to 39 parts; at most 28 .*; nothing of the batch"):
+            refused()
+    assert texts_of(node) == []
+    batch(agent, first, second)
+    write(agent, third)
+    assert texts_of(node) == ["a" * 21]
+
+
+def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 3)
+    agent = node.agent()
+    document = write(agent, fresh_updates("ab" * 40, b"", 99)[0])
+
+    def every_other(start: int, end: int) -> bytes:
+        state = agent.ask("text_read", key="t")["update"]
+        return edited_by(state, [(at, at + 1, "") for at in range(start, end, 2)], 8)
+
+    with pytest.raises(Refusal, match="come to 4 parts"):
+        write(agent, every_other(0, 40), document)
+    write(agent, every_other(0, 38), document)
+    assert texts_of(node) == ["b" * 19 + "ab" * 21]
+
+
+def test_an_edit_that_cuts_a_long_text_in_many_pieces_is_refused(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Yjs library moves what follows each cut. What stands alone already is deleted without one."""
+    agent = node.agent()
+    document = write(agent, seed())
+    state = agent.ask("text_read", key="t")["update"]
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_MAX", 10 * len(state))
+    write(agent, edited_by(state, [(at, at + 1, "") for at in range(0, 80, 2)], 8), document)
+    assert texts_of(node) == ["a" * (ITEMS - 40)]
+    agent.do("text_apply", key="long", update=fresh_updates("ab" * len(state), b"", 10**6)[0])
+    told = agent.ask("text_read", key="long")
+    edit = edited_by(told["update"], [(at, at + 1, "") for at in range(0, 80, 2)], 8)
+    with pytest.raises(Refusal, match="change so many places of a document of"):
+        agent.do("text_apply", key="long", document=told["document"], update=edit)

@@ -606,9 +606,9 @@ def test_each_edit_of_a_batch_is_judged_once(node: Host, monkeypatch: pytest.Mon
     updates = [update for n in range(9) for update in editor.replica.edit([(n, n, str(n))])]
     judged: list[bytes] = []
 
-    def judge(update: bytes, known: Outline, *, is_own_state: bool = False) -> UpdateSummary:
+    def judge(update: bytes, known: Outline, **bounds: Any) -> UpdateSummary:
         judged.append(update)
-        return validate_update(update, known, is_own_state=is_own_state)
+        return validate_update(update, known, **bounds)
 
     for module in ("document", "drafted_edits"):
         monkeypatch.setattr(f"crdtsync.core.text.{module}.validate_update", judge)

@@ -45,9 +45,9 @@ def doc(
     with connect(settings) as client:
         document = client.doc(key)
         if set_ is not None:
-            token = document.set(set_[0], value_of(set_[1], as_string=False), w=w)
+            token = document.set(set_[0], value_of(set_[1], as_string=False, instead="quote it"), w=w)
         elif insert is not None:
-            token = document.insert(insert[0], value_of(insert[1], as_string=False), w=w)
+            token = document.insert(insert[0], value_of(insert[1], as_string=False, instead="quote it"), w=w)
         elif delete is not None:
             token = document.delete(delete, w=w)
         else:
