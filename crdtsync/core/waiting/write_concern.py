@@ -154,14 +154,14 @@ def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str
     """
     count, met = members.counted()
     wanted = nodes_wanted(w, count)
-    if members.is_initialised:
-        most = count
-    else:
-        most = 1 + len(met()) + sum(not dial.node and not dial.is_self for dial in dials)
-    if wanted > most:
+    most, silent = count, 0
+    if not members.is_initialised:
+        most, silent = 1 + len(met()), sum(not dial.node and not dial.is_self for dial in dials)
+    if wanted > most + silent:
         known = [name, *(peer.name for peer in met())]
+        unheard = f" and {silent} address{'es' if silent > 1 else ''} where nobody has answered yet" if silent else ""
         raise InvalidRequest(
-            f"w={wanted} cannot be met: this node knows of {most} node{'s' if most > 1 else ''} ({names(known)}); "
-            "nothing was done",
+            f"w={wanted} cannot be met: this node knows of {most} node{'s' if most > 1 else ''} ({names(known)})"
+            f"{unheard}; nothing was done",
             members=known,
         )

@@ -12,7 +12,7 @@ from crdtsync.core.agents import desk
 from crdtsync.core.interface import DialState
 from crdtsync.core.sync import change_feed
 from crdtsync.core.waiting.wait_queue import Wait, Waits
-from crdtsync.errors import Timeout
+from crdtsync.errors import NoSpace, Timeout
 from crdtsync.wire.codec import pack
 from tests.fleet.agent import Refusal
 
@@ -129,6 +129,16 @@ def test_more_nodes_than_are_known_are_refused_before_the_write(pair):
         assert refusal.value.code == "invalid_request"
         assert refusal.value.fields["members"] == ["a", "b"]
     assert ann.get("k") is None
+
+
+def test_a_refusal_does_not_count_addresses_as_nodes(pair):
+    """Whoever dials a node may be the one that it has not reached yet: it would be counted twice."""
+    pair["a"].step(DialState("ws://elsewhere", "connecting", ""))
+    ann = pair["a"].agent()
+    known = r"this node knows of 2 nodes \(a, b\) and 1 address where nobody has answered yet; nothing was done"
+    with pytest.raises(Refusal, match=f"w=5 cannot be met: {known}"):
+        ann.do("set", key="k", value=pack(1), w=5, timeout=1000)
+    assert waits(ann, ann.write("set", key="k", value=pack(1), w=3, timeout=1000)), "it may be a third one"
 
 
 @pytest.mark.parametrize("w", [2, "all", "majority"])
@@ -392,12 +402,25 @@ def test_who_asks_for_all_that_are_reached_waits_for_no_other(trio):
     assert ann.set("k", 2, w="reached", timeout=1000)["nodes"] == 1
 
 
-def test_who_was_told_that_all_have_it_knows_what_they_had_written_before(pair, monkeypatch):
-    """An acknowledgement can overtake a change that waits for credit."""
-    bob = pair["b"].agent()
+def test_a_write_that_all_have_stands_also_while_it_waits_for_what_they_had_written(pair, monkeypatch):
+    """It is on both disks: if the commit of another write fails then, nobody may say that it is not done."""
+    a, b = pair["a"], pair["b"]
+    ann, bob = a.agent(), b.agent()
+    request = held_there_before_theirs(pair, ann, bob, monkeypatch)
+    ann.write("set", key="other", value=pack(2))
+    a.refuse(NoSpace("the disk is full"))
+    assert request not in ann.replies
+    pair.pass_time(60.1)
+    a.turn()
+    with pytest.raises(Refusal, match="timeout"):
+        ann.result(request)
+    assert ann.get("k") == 1
+
+
+def held_there_before_theirs(pair, ann, bob, monkeypatch):
+    """A write of ``ann`` that b has said to hold, while a change that it made before has not come to a."""
     bob.set("warm", 1)
     pair.sync()
-    ann = pair["a"].agent()
     with monkeypatch.context() as without_credit:
         without_credit.setattr(change_feed, "CREDIT_BYTES_MAX", 0)
         bob.set("j", "mine")
@@ -411,6 +434,13 @@ def test_who_was_told_that_all_have_it_knows_what_they_had_written_before(pair, 
         pair["b"].turn()
     wire.deliver(pair["a"])
     assert waits(ann, request)
+    return request
+
+
+def test_who_was_told_that_all_have_it_knows_what_they_had_written_before(pair, monkeypatch):
+    """An acknowledgement can overtake a change that waits for credit."""
+    ann, bob = pair["a"].agent(), pair["b"].agent()
+    request = held_there_before_theirs(pair, ann, bob, monkeypatch)
     assert ann.get("j") is None
     pair.run(1)
     assert ann.result(request)["nodes"] == 2
