@@ -69,6 +69,8 @@ class Timeout(CrdtSyncError, TimeoutError):
 
     code = "timeout"
     exit_status = 5
+    written: Any = None
+    """From a client: what the write that is done would have returned, such as a :class:`~crdtsync.Written`."""
 
     @property
     def held_by(self) -> list[str]:

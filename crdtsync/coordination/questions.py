@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from crdtsync.client import Entry
-from crdtsync.errors import InvalidRequest, Unresolved
+from crdtsync.errors import InvalidRequest, Unresolved, VersionMismatch
 
 ASKS, ANSWERS = "asks/", "answers/"
 ANSWER_KEPT_S = 30 * 24 * 3600.0
@@ -100,6 +100,12 @@ def settled(name: str, entry: Entry | None) -> tuple[Answer, ...]:
         said = ", ".join(f"{answer.value!r} by {answer.agent} on {answer.node}" for answer in answers)
         raise Unresolved(f"{name!r} was answered at once with {said}: settle it with one answer", current=entry)
     return answers
+
+
+def too_late(name: str, current: Entry | None) -> VersionMismatch:
+    """What who answers once more is told."""
+    said = " and ".join(f"{one.value!r} by {one.agent} on {one.node}" for one in answers_in(current))
+    return VersionMismatch(f"{name!r} is answered already: {said}; to replace that, settle it", current=current)
 
 
 def check_answer(question: Question, value: Any) -> None:

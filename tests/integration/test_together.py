@@ -35,7 +35,7 @@ def test_a_question_is_answered_on_another_host_and_outlives_its_asker(pair: Clu
     answer = beside(asker.ask, "deploy")
     person.answer("deploy", "yes", note="the tests pass")
     assert answer.result() == "yes"
-    with pytest.raises(VersionMismatch):
+    with pytest.raises(VersionMismatch, match="'deploy' is answered already: 'yes' by ann on host-b"):
         person.answer("deploy", "no")
     assert person.asks() == []
     (kept,) = person.asks(answered=True)

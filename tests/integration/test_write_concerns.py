@@ -112,6 +112,7 @@ def test_a_configured_peer_that_was_never_met_is_waited_for(daemon: Daemon, tmp_
     with pytest.raises(Timeout) as late:
         daemon.client().set("k", 1, w=2, timeout=SHORT_S)
     assert late.value.held_by == [daemon.name]
+    assert late.value.written == daemon.client().now()
 
 
 def test_the_command_line_says_the_same(pair: Cluster, tmp_path: Path) -> None:

@@ -120,6 +120,11 @@ class AsyncConnection:
         self._timer_at = float("inf")
         self._is_closed = False
 
+    @property
+    def node(self) -> str:
+        """The name of the daemon's node, by its last answer to a hello."""
+        return self._table.node
+
     async def attach(self, timeout_s: float) -> None:
         """Connect, unless that was done before; while there is no daemon, try again for ``wait_s``.
 

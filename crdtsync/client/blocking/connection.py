@@ -71,6 +71,11 @@ class Connection:
         self._channel: Channel | None = None
         self._frames = FrameReader()
 
+    @property
+    def node(self) -> str:
+        """The name of the daemon's node, by its last answer to a hello."""
+        return self._table.node
+
     def after_fork(self) -> None:
         """In a child: the socket is the parent's, and so is what is in flight."""
         if self._channel is not None:

@@ -22,7 +22,7 @@ Modules:
 - ``checkpoints``: points of the past with a name
 - ``forks``: carrying the state of keys from one space into another
 - ``restore``: what differs between two points, and going back to one
-- ``schemas``, ``spaces``, ``cluster``: requests about these
+- ``schemas``, ``spaces``: requests about these
 - ``agent_keys``: keys of agents, made by the one who will keep them
 - ``backup_file``: the file that a backup is; the command ``restore`` reads it too
 

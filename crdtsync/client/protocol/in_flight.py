@@ -77,6 +77,8 @@ class InFlight:
         self._database: bytes | None = None
         self._missing: Mapping[str, frozenset[str]] = {}  # what the daemon does not know; see crdtsync.wire.features
         self._version = ""
+        self.node = ""
+        """The name of the daemon that answered last."""
 
     def admit(self, pending: Pending, *, is_write: bool) -> bytes:
         """Give the request its numbers, enter it and return its frame.
@@ -184,6 +186,7 @@ class InFlight:
         features = hello.get("features")
         self._missing = missing_in(features if isinstance(features, list) else ())
         self._version = str(hello.get("version"))
+        self.node = str(hello.get("name", ""))
 
     def _is_known(self, pending: Pending) -> bool:
         """Whether the daemon knows a request that is under way; else it has failed now."""

@@ -190,7 +190,9 @@ class Context:
         """A write was refused, or nobody knows whether it was done: then the next one follows it."""
         written = error.details.pop("written", None)
         if written is not None:  # on this host, and too few others have said that they hold it
-            self.learn_write(write, written)
+            result = self.learn_write(write, written)
+            if isinstance(error, Timeout):
+                error.written = result
         elif not isinstance(error, Timeout | OutcomeUnknown):
             self._unanswered.settle(write, write.places)
 

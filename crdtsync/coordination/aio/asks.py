@@ -18,6 +18,7 @@ from crdtsync.coordination.questions import (
     question_in,
     question_record,
     settled,
+    too_late,
 )
 from crdtsync.errors import InvalidRequest, Timeout, VersionMismatch
 
@@ -86,7 +87,10 @@ async def answer(state: AsyncSession, name: str, value: Any, note: str, *, settl
     if settle and answered is not None:
         written = await session.set(ANSWERS + name, stored, if_version=answered.version, ttl=ANSWER_KEPT_S)
     else:
-        written = await session.set(ANSWERS + name, stored, if_absent=True, ttl=ANSWER_KEPT_S)
+        try:
+            written = await session.set(ANSWERS + name, stored, if_absent=True, ttl=ANSWER_KEPT_S)
+        except VersionMismatch as mismatch:
+            raise too_late(name, mismatch.current) from None
     with suppress(Timeout):
         await session.wait(written.token, w="reached", timeout=ANSWER_S)
     settled(name, await session.entry(ANSWERS + name))

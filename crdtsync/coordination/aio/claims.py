@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from crdtsync.client import Entry
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.background.aio import AsyncBackground, call
+from crdtsync.coordination.background.aio import AsyncBackground, call, wake_up, woken
 from crdtsync.coordination.claim_record import (
     ASK,
     HELD,
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 ANSWER_S = 2.0
 """How long other hosts may take to answer an ask. Who takes longer is left out, as one that is cut off."""
+SHORT_S = 0.1
+"""Who gives a claim back within so much is spared a connection on which others' claims would be told."""
+ASKED_S = 10.0
+"""How long others wait at most for who has asked to hold or to go."""
 TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 24 * 3600.0
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -86,7 +90,9 @@ class AsyncLease:
         self._version: str | None = None
         self._until_s = 0.0
         self._lost = ""
+        self._held_at: str | None = None
         self._events: AsyncWatch | None = None
+        self._ended = wake_up()
         self._keeper = AsyncBackground(self._stay)
 
     # -- what its holder asks ----------------------------------------------------------------------------------
@@ -145,6 +151,7 @@ class AsyncLease:
         """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
         was_held = self.is_held
         self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
+        self._ended.set()
         if self._events is not None:
             self._events.close()
         await self._keeper.join()
@@ -153,69 +160,82 @@ class AsyncLease:
         return was_held
 
     async def _take(self) -> Self:
-        state, now_s = self._state, time.monotonic()
+        state = self._state
         self._id, self._version, self.fence = uuid4().hex, None, 0
-        entry = await state.entry(self._path)
-        if standing := self._patience.standing(claims_in(entry), now_s):
-            raise refusal(self.key, standing)
         sent_s = _now_s()
+        await self._ask()
         try:
-            await self._write(ASK, **({"if_absent": True} if entry is None else {"if_version": entry.version}))
-        except VersionMismatch as mismatch:
-            raise refusal(self.key, claims_in(mismatch.current)) from None
-        try:
-            await self._confirm()
-            others = await self._rivals()
-            if others:
-                raise refusal(self.key, others)
-            self._lost = ""
-            self.fence = await self._state.bind(self._path, self._version if self._keep else None)
-            await self._write(HELD, seen=self._version)
+            await self._hold()
         except BaseException:
             with suppress(CrdtSyncError):
                 await self._withdraw()
             raise
-        self._until_s = sent_s + self.ttl
+        self._until_s, self._lost, self._held_at = sent_s + self.ttl, "", state.last_token
+        self.agent, self.node = state.agent, state.node
         if self._keep:
-            self._events = state.watch(self._path, after=state.last_token)
+            self._ended = wake_up()
             self._keeper.start()
         return self
 
-    async def _write(self, what: str, **over: Any) -> None:
-        """Write the claim, ``over`` what it may replace, and on what condition."""
-        value = record(what, self._id, self.ttl, self.fence)
-        kept = kept_s(self.ttl) if self._keep else self.ttl
-        written = await self._state.set(self._path, value, ttl=kept, **over)
-        self._version = written.version
-        if self._keep:
-            await self._state.bind(self._path, self._version)
-
-    async def _confirm(self) -> None:
-        """Until all hosts that can be reached have the ask, and this one has what they had."""
-        token = self._state.last_token
-        assert token is not None
+    async def _ask(self) -> None:
+        """Write the ask in the place of nothing, or of claims that are over."""
+        now_s = time.monotonic()
         try:
-            await self._state.wait(token, w="reached", timeout=ANSWER_S)
-            self.is_confirmed = True
-        except Timeout:
-            self.is_confirmed = False
+            await self._ask_all(if_absent=True)
+        except VersionMismatch as mismatch:
+            await self._ask_after(mismatch.current, now_s)
 
-    async def _rivals(self) -> list[Claim]:
+    async def _ask_after(self, entry: Entry | None, now_s: float) -> None:
+        standing = self._patience.standing(claims_in(entry), now_s)
+        if standing or entry is None:
+            raise refusal(self.key, standing)
+        try:
+            await self._ask_all(if_version=entry.version)
+        except VersionMismatch as mismatch:
+            raise refusal(self.key, claims_in(mismatch.current)) from None
+
+    async def _ask_all(self, **over: Any) -> None:
+        """Write the ask, until all hosts that can be reached have it, and this one has what they had."""
+        try:
+            await self._write(ASK, **over, w="reached", timeout=ANSWER_S)
+            self.is_confirmed = True
+        except Timeout as late:
+            if late.written is None:  # it may or may not be there; then it is soon over
+                raise
+            self._version, self.is_confirmed = late.written.version, False
+
+    async def _hold(self) -> None:
+        """Write that it is held, unless another claim comes before this one."""
+        self.fence = await self._state.bind(self._path, self._version if self._keep else None)
+        try:
+            await self._write(HELD, if_version=self._version)
+        except VersionMismatch as mismatch:
+            others = self._before(claims_in(mismatch.current))
+            if others:
+                raise refusal(self.key, others) from None
+            self.fence = await self._state.bind(self._path, self._version if self._keep else None)
+            await self._write(HELD, seen=self._version)
+
+    async def _write(self, what: str, **over: Any) -> None:
+        """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes
+        it may be killed before it is bound to a connection.
+        """
+        value = record(what, self._id, min(self.ttl, ASKED_S) if what == ASK else self.ttl, self.fence)
+        kept = kept_s(self.ttl) if self._keep else self.ttl
+        self._version = (await self._state.set(self._path, value, ttl=kept, **over)).version
+
+    def _before(self, claims: list[Claim]) -> list[Claim]:
         """The claims of others that come before this one; all of them if its own is gone."""
-        claims = claims_in(await self._state.entry(self._path))
         own = next((claim for claim in claims if claim.id == self._id), None)
         others = [claim for claim in claims if claim.id != self._id]
         if own is None:
             return others or [_gone(self.key)]
-        self.agent, self.node = own.agent, own.node
         return [claim for claim in others if claim.rank > own.rank]
 
     async def _withdraw(self) -> None:
         version, self._version = self._version, None
         if version is not None:
             await self._state.delete(self._path, seen=version)
-            with suppress(CrdtSyncError):
-                await self._state.bind(self._path, None)
 
     async def _over_in_s(self) -> float:
         """When the next of the claims in the way is over, if it is not renewed."""
@@ -227,11 +247,14 @@ class AsyncLease:
 
     async def _stay(self) -> None:
         """Renew the claim at a third of its time, and look at what others write to it at once."""
-        assert self._events is not None
+        if await woken(self._ended, SHORT_S):
+            return
+        self._events = events = self._state.watch(self._path, after=self._held_at)
         try:
-            await self._follow(self._events)
+            if not self._ended.is_set():  # else who released it has not seen these events, and did not close them
+                await self._follow(events)
         finally:
-            self._events.close()
+            events.close()
 
     async def _follow(self, events: AsyncWatch) -> None:
         due_s = _now_s() + self.ttl / 3
@@ -260,6 +283,8 @@ class AsyncLease:
             others = [claim for claim in claims_in(entry) if claim.id != self._id]
             stands = self._patience.standing(others, time.monotonic())
             await self._write(HELD, if_version=entry.version, seen=self._version if stands else entry.version)
+            if self._keep:
+                await self._state.bind(self._path, self._version)  # the daemon may be another one than before
         except (VersionMismatch, Timeout, DaemonUnavailable):
             return False
         self._until_s = sent_s + self.ttl

@@ -57,7 +57,6 @@ class AsyncQuorumLease(AsyncLease):
         self._owner = b""
         self._asked = Moment(0.0, 0.0)
         self._is_taken = False
-        self._ended = wake_up()
         self._keeper = AsyncBackground(self._stay)
 
     @property
@@ -95,7 +94,7 @@ class AsyncQuorumLease(AsyncLease):
         if not reply["granted"]:
             raise _refusal(self.key, reply)
         self.fence, self._asked, self._is_taken = reply["fence"], asked, True
-        self.agent = self._state.agent
+        self.agent, self.node = self._state.agent, self._state.node
         self._ended = wake_up()
         self._keeper.start()
         return self

@@ -20,6 +20,7 @@ from crdtsync.coordination.questions import (
     question_in,
     question_record,
     settled,
+    too_late,
 )
 from crdtsync.errors import InvalidRequest, Timeout, VersionMismatch
 
@@ -88,7 +89,10 @@ def answer(state: Session, name: str, value: Any, note: str, *, settle: bool) ->
     if settle and answered is not None:
         written = session.set(ANSWERS + name, stored, if_version=answered.version, ttl=ANSWER_KEPT_S)
     else:
-        written = session.set(ANSWERS + name, stored, if_absent=True, ttl=ANSWER_KEPT_S)
+        try:
+            written = session.set(ANSWERS + name, stored, if_absent=True, ttl=ANSWER_KEPT_S)
+        except VersionMismatch as mismatch:
+            raise too_late(name, mismatch.current) from None
     with suppress(Timeout):
         session.wait(written.token, w="reached", timeout=ANSWER_S)
     settled(name, session.entry(ANSWERS + name))

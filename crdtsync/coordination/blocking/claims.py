@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from crdtsync.client import Entry
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.background.blocking import Background, call
+from crdtsync.coordination.background.blocking import Background, call, wake_up, woken
 from crdtsync.coordination.claim_record import (
     ASK,
     HELD,
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 ANSWER_S = 2.0
 """How long other hosts may take to answer an ask. Who takes longer is left out, as one that is cut off."""
+SHORT_S = 0.1
+"""Who gives a claim back within so much is spared a connection on which others' claims would be told."""
+ASKED_S = 10.0
+"""How long others wait at most for who has asked to hold or to go."""
 TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 24 * 3600.0
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -88,7 +92,9 @@ class Lease:
         self._version: str | None = None
         self._until_s = 0.0
         self._lost = ""
+        self._held_at: str | None = None
         self._events: Watch | None = None
+        self._ended = wake_up()
         self._keeper = Background(self._stay)
 
     # -- what its holder asks ----------------------------------------------------------------------------------
@@ -147,6 +153,7 @@ class Lease:
         """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
         was_held = self.is_held
         self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
+        self._ended.set()
         if self._events is not None:
             self._events.close()
         self._keeper.join()
@@ -155,69 +162,82 @@ class Lease:
         return was_held
 
     def _take(self) -> Self:
-        state, now_s = self._state, time.monotonic()
+        state = self._state
         self._id, self._version, self.fence = uuid4().hex, None, 0
-        entry = state.entry(self._path)
-        if standing := self._patience.standing(claims_in(entry), now_s):
-            raise refusal(self.key, standing)
         sent_s = _now_s()
+        self._ask()
         try:
-            self._write(ASK, **({"if_absent": True} if entry is None else {"if_version": entry.version}))
-        except VersionMismatch as mismatch:
-            raise refusal(self.key, claims_in(mismatch.current)) from None
-        try:
-            self._confirm()
-            others = self._rivals()
-            if others:
-                raise refusal(self.key, others)
-            self._lost = ""
-            self.fence = self._state.bind(self._path, self._version if self._keep else None)
-            self._write(HELD, seen=self._version)
+            self._hold()
         except BaseException:
             with suppress(CrdtSyncError):
                 self._withdraw()
             raise
-        self._until_s = sent_s + self.ttl
+        self._until_s, self._lost, self._held_at = sent_s + self.ttl, "", state.last_token
+        self.agent, self.node = state.agent, state.node
         if self._keep:
-            self._events = state.watch(self._path, after=state.last_token)
+            self._ended = wake_up()
             self._keeper.start()
         return self
 
-    def _write(self, what: str, **over: Any) -> None:
-        """Write the claim, ``over`` what it may replace, and on what condition."""
-        value = record(what, self._id, self.ttl, self.fence)
-        kept = kept_s(self.ttl) if self._keep else self.ttl
-        written = self._state.set(self._path, value, ttl=kept, **over)
-        self._version = written.version
-        if self._keep:
-            self._state.bind(self._path, self._version)
-
-    def _confirm(self) -> None:
-        """Until all hosts that can be reached have the ask, and this one has what they had."""
-        token = self._state.last_token
-        assert token is not None
+    def _ask(self) -> None:
+        """Write the ask in the place of nothing, or of claims that are over."""
+        now_s = time.monotonic()
         try:
-            self._state.wait(token, w="reached", timeout=ANSWER_S)
-            self.is_confirmed = True
-        except Timeout:
-            self.is_confirmed = False
+            self._ask_all(if_absent=True)
+        except VersionMismatch as mismatch:
+            self._ask_after(mismatch.current, now_s)
 
-    def _rivals(self) -> list[Claim]:
+    def _ask_after(self, entry: Entry | None, now_s: float) -> None:
+        standing = self._patience.standing(claims_in(entry), now_s)
+        if standing or entry is None:
+            raise refusal(self.key, standing)
+        try:
+            self._ask_all(if_version=entry.version)
+        except VersionMismatch as mismatch:
+            raise refusal(self.key, claims_in(mismatch.current)) from None
+
+    def _ask_all(self, **over: Any) -> None:
+        """Write the ask, until all hosts that can be reached have it, and this one has what they had."""
+        try:
+            self._write(ASK, **over, w="reached", timeout=ANSWER_S)
+            self.is_confirmed = True
+        except Timeout as late:
+            if late.written is None:  # it may or may not be there; then it is soon over
+                raise
+            self._version, self.is_confirmed = late.written.version, False
+
+    def _hold(self) -> None:
+        """Write that it is held, unless another claim comes before this one."""
+        self.fence = self._state.bind(self._path, self._version if self._keep else None)
+        try:
+            self._write(HELD, if_version=self._version)
+        except VersionMismatch as mismatch:
+            others = self._before(claims_in(mismatch.current))
+            if others:
+                raise refusal(self.key, others) from None
+            self.fence = self._state.bind(self._path, self._version if self._keep else None)
+            self._write(HELD, seen=self._version)
+
+    def _write(self, what: str, **over: Any) -> None:
+        """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes
+        it may be killed before it is bound to a connection.
+        """
+        value = record(what, self._id, min(self.ttl, ASKED_S) if what == ASK else self.ttl, self.fence)
+        kept = kept_s(self.ttl) if self._keep else self.ttl
+        self._version = (self._state.set(self._path, value, ttl=kept, **over)).version
+
+    def _before(self, claims: list[Claim]) -> list[Claim]:
         """The claims of others that come before this one; all of them if its own is gone."""
-        claims = claims_in(self._state.entry(self._path))
         own = next((claim for claim in claims if claim.id == self._id), None)
         others = [claim for claim in claims if claim.id != self._id]
         if own is None:
             return others or [_gone(self.key)]
-        self.agent, self.node = own.agent, own.node
         return [claim for claim in others if claim.rank > own.rank]
 
     def _withdraw(self) -> None:
         version, self._version = self._version, None
         if version is not None:
             self._state.delete(self._path, seen=version)
-            with suppress(CrdtSyncError):
-                self._state.bind(self._path, None)
 
     def _over_in_s(self) -> float:
         """When the next of the claims in the way is over, if it is not renewed."""
@@ -229,11 +249,14 @@ class Lease:
 
     def _stay(self) -> None:
         """Renew the claim at a third of its time, and look at what others write to it at once."""
-        assert self._events is not None
+        if woken(self._ended, SHORT_S):
+            return
+        self._events = events = self._state.watch(self._path, after=self._held_at)
         try:
-            self._follow(self._events)
+            if not self._ended.is_set():  # else who released it has not seen these events, and did not close them
+                self._follow(events)
         finally:
-            self._events.close()
+            events.close()
 
     def _follow(self, events: Watch) -> None:
         due_s = _now_s() + self.ttl / 3
@@ -262,6 +285,8 @@ class Lease:
             others = [claim for claim in claims_in(entry) if claim.id != self._id]
             stands = self._patience.standing(others, time.monotonic())
             self._write(HELD, if_version=entry.version, seen=self._version if stands else entry.version)
+            if self._keep:
+                self._state.bind(self._path, self._version)  # the daemon may be another one than before
         except (VersionMismatch, Timeout, DaemonUnavailable):
             return False
         self._until_s = sent_s + self.ttl

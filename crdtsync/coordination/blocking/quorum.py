@@ -59,7 +59,6 @@ class QuorumLease(Lease):
         self._owner = b""
         self._asked = Moment(0.0, 0.0)
         self._is_taken = False
-        self._ended = wake_up()
         self._keeper = Background(self._stay)
 
     @property
@@ -97,7 +96,7 @@ class QuorumLease(Lease):
         if not reply["granted"]:
             raise _refusal(self.key, reply)
         self.fence, self._asked, self._is_taken = reply["fence"], asked, True
-        self.agent = self._state.agent
+        self.agent, self.node = self._state.agent, self._state.node
         self._ended = wake_up()
         self._keeper.start()
         return self

@@ -2,7 +2,7 @@
 
 For example, an agent claims a task and binds the key of the claim. If the agent is killed, the kernel closes its
 socket, and the claim is gone on every host long before its time is over. What somebody else has written to the key
-meanwhile stays: the agent has said which version it means.
+meanwhile stays: the agent has said which version it means. What it writes to the key itself from then on goes, too.
 
 A daemon that stops deletes nothing: its agents attach again, and bind their keys anew.
 """
@@ -57,6 +57,15 @@ class BoundKeys:
             raise QuotaExceeded(f"this connection has {BOUND_KEYS_MAX:,} keys bound to it already: release some first")
         bound[place] = str(version)
         return result
+
+    def wrote(self, agent: Agent, space: str, key: object, version: str | None) -> None:
+        """An agent has written to a key, and so has this ``version`` of it, or None: has deleted it."""
+        bound = self._by_conn.get(agent.conn)
+        if bound and (space, key) in bound:
+            if version is None:
+                del bound[space, str(key)]
+            else:
+                bound[space, str(key)] = version
 
     def move(self, conn: int, to: int) -> None:
         """The same client has attached again."""

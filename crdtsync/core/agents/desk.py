@@ -374,7 +374,9 @@ class Desk:
             if all(covers(self.host.replicas[space].vector, vector) for space, vector in theirs.items()):
                 return done
             late = self.park(agent, request, end_s, theirs, lambda: done, lambda: concern.unmet(token, written))
-            late.stands = stands
+            late.stands = wait.stands
+            if not late.stands:
+                self._held_now.append(late)
             return Done(LATER)
 
         wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token, written))

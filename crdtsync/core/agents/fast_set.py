@@ -48,6 +48,7 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
         return False
     applied, result = done
     host.applied_plainly(replica, [applied])
+    desk.bound.wrote(agent, space, args["key"], result["version"])
     packed = pack(result)
     host.outcome(desk.outcomes.remember(agent.client, args["n"], result, packed, host.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed

@@ -155,6 +155,8 @@ class WriteRequests:
         else:
             point = replica.vector
         result["token"] = encode_token([(replica.name, replica.epoch, point)])
+        if name in ("set", "delete"):
+            self._desk.bound.wrote(agent, replica.name, args["key"], result["version"] if name == "set" else None)
         self._host.outcome(self._outcomes.remember(agent.client, number, result, pack(result), self._host.now_ms))
         return result
 

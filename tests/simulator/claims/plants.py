@@ -10,7 +10,7 @@ from unittest.mock import patch
 from crdtsync.client.aio.client import AsyncSession
 from crdtsync.coordination import AsyncLease
 from crdtsync.coordination.aio.quorum import Moment
-from crdtsync.coordination.claim_record import Claim, path_of
+from crdtsync.coordination.claim_record import ASK, Claim, path_of
 from crdtsync.core.peers.voter import Voter
 from crdtsync.wire.peer.votes import Vote, Voted
 from tests.simulator.claims.machines import KEYS, Machine
@@ -22,7 +22,8 @@ def _wall_s() -> float:
     return 0.0 if process is None else process.wall_s()  # whoever looks when all is over holds nothing long
 
 
-async def _confirm_nothing(lease: AsyncLease) -> None:
+async def _ask_nobody(lease: AsyncLease, **over: Any) -> None:
+    await lease._write(ASK, **over)
     lease.is_confirmed = True
 
 
@@ -56,7 +57,7 @@ def _give_all(voter: Voter, vote: Vote, _sender: str) -> Voted:
     return voter._voted(vote, True)
 
 
-async def _see_no_rivals(_: AsyncLease) -> list[Claim]:
+def _see_no_rivals(*_: object) -> list[Claim]:
     return []
 
 
@@ -88,7 +89,7 @@ QUORUM_PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 """Those of claims by quorum."""
 
 PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "nobody is asked": lambda: patch.object(AsyncLease, "_confirm", _confirm_nothing),
+    "nobody is asked": lambda: patch.object(AsyncLease, "_ask_all", _ask_nobody),
     "a lease counted from the wrong clock": lambda: patch("crdtsync.coordination.aio.claims._now_s", _wall_s),
     "a holder that forgets the time": lambda: patch.object(
         AsyncLease, "is_held", property(lambda lease: lease._version is not None and not lease._lost)
@@ -97,7 +98,7 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "a claim forgotten at a restart": lambda: patch.object(Machine, "start", _start_without_claims),
     "a release that frees what others hold": lambda: patch.object(AsyncLease, "_withdraw", _free_all),
     "a loser that is not told": lambda: patch.object(AsyncLease, "_look", _look_away),
-    "two who ask at once and do not look": lambda: patch.object(AsyncLease, "_rivals", _see_no_rivals),
+    "two who ask at once and do not look": lambda: patch.object(AsyncLease, "_before", _see_no_rivals),
 }
 """By what is wrong."""
 

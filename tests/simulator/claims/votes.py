@@ -218,7 +218,7 @@ class VoteClient:
     """An agent, attached to a host: as much of a client as a claim by quorum needs."""
 
     def __init__(self, machine: VoteMachine, agent: str) -> None:
-        self.agent = agent
+        self.agent, self.node = agent, machine.name
         self._machine = machine
 
     def session(self) -> Self:

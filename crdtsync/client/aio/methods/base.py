@@ -35,6 +35,11 @@ class AsyncMethods:
         return str(self._overrides.get("agent", self._connection.agent))
 
     @property
+    def node(self) -> str:
+        """The name of the node that it is attached to; empty before the first answer."""
+        return self._connection.node
+
+    @property
     def space(self) -> str:
         """The space that this session works in."""
         return str(self._overrides.get("space", self._connection.space))

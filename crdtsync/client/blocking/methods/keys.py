@@ -183,7 +183,8 @@ class KeyMethods(Methods):
 
     def bind(self, key: str, version: str | None, *, timeout: Seconds | None = None) -> int:
         """Let what ``version`` (of a write) covers of ``key`` go with this client's connection: when that ends, the
-        daemon deletes it. What others write to the key stays. None: let it stay, too.
+        daemon deletes it. What this client sets the key to later goes with it, what others write stays. When the
+        client deletes the key, nothing is bound any more; with None for a version neither.
 
         It holds for the connection that there is now, in place of what was bound of the key before. The daemon does not
         do it when it stops itself; then the client is to bind the key anew. Returns the hybrid time of the space, a

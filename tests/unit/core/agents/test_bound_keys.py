@@ -45,6 +45,22 @@ def test_what_is_bound_last_counts_and_without_a_version_nothing_is(node):
     assert (bob.get("k"), bob.get("m")) == (None, 1)
 
 
+def test_what_the_agent_writes_itself_later_goes_too(node):
+    ann, bob = node.agent("ann"), node.agent("bob")
+    first = ann.set("k", 1)["version"]
+    ann.ask("bind", key="k", version=first)
+    bob.set("k", 2)
+    assert ann.version("k") != first
+    ann.set("k", 3)
+    ann.set("other", 1)
+    ann.ask("bind", key="m", version=ann.set("m", 1)["version"])
+    ann.delete("m")
+    ann.set("m", 2)
+    ann.close()
+    node.turn()
+    assert (bob.get("k"), bob.get("other"), bob.get("m")) == (None, 1, 2)
+
+
 def test_it_stays_when_the_node_stops_and_when_the_same_client_attaches_again(node):
     ann = node.agent("ann")
     ann.ask("bind", key="k", version=ann.set("k", 1)["version"])
