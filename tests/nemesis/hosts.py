@@ -103,10 +103,7 @@ class Hosts:
             raise
 
     def _start(self, name: str) -> None:
-        environment = [] if self.faketime is None else [
-            f"LD_PRELOAD={self.faketime}", f"FAKETIME_TIMESTAMP_FILE={self._clock(name)}",
-            "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1", "NO_FAKE_STAT=1",
-        ]  # fmt: skip
+        environment = [f"{key}={value}" for key, value in self.wrong_clock(name).items()]
         self.daemons[name] = self.lan.start(
             name, prefix=["env", *environment], data_dir=str(self.disks[name].place / "data"),
             free_bytes_min=FREE_BYTES_MIN, ballast_bytes=2 * MIB, log_bytes_max=LOG_BYTES_MAX,
@@ -149,6 +146,15 @@ class Hosts:
 
     def _clock(self, name: str) -> Path:
         return self.base / name / "clock"
+
+    def wrong_clock(self, name: str) -> dict[str, str]:
+        """The environment of a process that has this host's clock; its steady clocks are the true ones."""
+        if self.faketime is None:
+            return {}
+        return {
+            "LD_PRELOAD": str(self.faketime), "FAKETIME_TIMESTAMP_FILE": str(self._clock(name)),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1", "NO_FAKE_STAT": "1",
+        }  # fmt: skip
 
     def set_clock(self, name: str, ahead_s: int) -> None:
         """So much ahead of the true time, within a second."""
