@@ -41,7 +41,7 @@ def main() -> int:
     each.add_argument("--count", type=positive_int, default=500)
     for name, words in (
         ("points", "kill -9 at every call that changes the disk"), ("errors", "every call to the disk fails in turn"),
-        ("steps", "as points, in a life that puts a blob, and makes, restores, forks and merges checkpoints"),
+        ("steps", "as points, in a life that puts a blob, undoes, and makes, restores, forks and merges checkpoints"),
     ):  # fmt: skip
         each = harnesses.add_parser(name, help=words)
         each.add_argument("--cases", type=positive_int, help="so many, of all names and phases (default: every one)")

@@ -1,4 +1,5 @@
-"""Steps through time of a daemon that is killed in one of them: a blob, a checkpoint, a restore, a fork, a merge.
+"""Steps through time of a daemon that is killed in one of them: a blob, a checkpoint, an undo, a restore, a fork, a
+merge.
 
 After the kill what a step has done is there, and of the step that was cut off all or nothing. Whoever does that one
 again, and those that are left, comes to the same end, in which everything counts once.
@@ -24,6 +25,9 @@ FILE = bytes(range(256)) * 2500
 PLAN: dict[str, object] = {f"plan/{n}": n for n in range(5)}
 SPOILT: dict[str, object] = {f"plan/{n}": "spoilt" for n in range(1, 7)}
 TRIED = {**PLAN, "plan/1": "tried"}
+STRAY = "stray"
+"""The agent whose writes are taken back."""
+ASTRAY: dict[str, object] = {f"plan/{n}": "astray" for n in (1, 3, 9)}
 BEFORE, TRIED_BY = 7, 5
 
 
@@ -56,6 +60,12 @@ def _spoil(state: Client) -> None:
             batch.set(key, value)
 
 
+def _stray(state: Client) -> None:
+    with state.session(STRAY).batch() as batch:
+        for key, value in ASTRAY.items():
+            batch.set(key, value)
+
+
 def _fork(state: Client) -> None:
     if "try" in [each.name for each in state.spaces()]:
         state.drop_space("try")
@@ -75,6 +85,8 @@ def _try_out(state: Client) -> None:
 STEPS = (
     Step("blob", _put, {}),
     Step("checkpoint", _checkpoint, PLAN),
+    Step("stray", _stray, {**PLAN, **ASTRAY}),
+    Step("undo", lambda state: state.undo(STRAY, "good", prefix="plan/"), PLAN),
     Step("spoil", _spoil, SPOILT),
     Step("restore", lambda state: state.restore("good", prefix="plan/"), PLAN),
     Step("fork", _fork, PLAN),
