@@ -385,7 +385,7 @@ def counted(self, address):
         refused += 1
         raise
 socket.socket.connect = counted
-with Client("/run/crdtsync/agent.sock") as state:
+with Client("/run/crdtsync/agent.sock", wait=30) as state:  # the first kill may come before it is attached
     for n in range(count):
         state.append(key, n)
 print(json.dumps({"acknowledged": count, "refused": refused}))

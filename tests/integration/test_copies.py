@@ -5,12 +5,19 @@ import shutil
 import pytest
 
 from tests.harness import wait_until
+from tests.harness.daemon import CHANGED, PROGRAM
 
 pytestmark = pytest.mark.integration
+SOON = f"""{CHANGED}
+from crdtsync.core.peers import connections
+connections.COPIES_REPLACEMENTS_MIN = 3
+{PROGRAM}
+"""
+"""Instead of 10: the two replace each other about once a second."""
 
 
 def test_two_daemons_of_one_identity_raise_an_alarm(make_daemon):
-    hub = make_daemon()
+    hub = make_daemon(program=SOON)
     original = make_daemon(peers=[hub.url])
     wait_until(lambda: any(peer["state"] == "connected" for peer in hub.status()["peers"]))
     original.stop()

@@ -7,6 +7,7 @@ import pytest
 from tests.simulator.faults import FAULTS, Fault, catch, seeds_of
 
 
+@pytest.mark.slow  # a test of the simulator: a hundred histories, some 25 s of processor time together
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])
 def test_planted_fault_is_caught(fault: Fault) -> None:
     seeds = seeds_of(fault)
