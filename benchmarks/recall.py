@@ -68,7 +68,7 @@ def main() -> None:
             builder = index.begin(None, (), anew=True)
             assert builder is not None
             assert index.add(builder, entries)
-            assert index.end(builder, "t")
+            assert index.end(builder, "t", "")
         with indexes["both"]._open() as db:  # noqa: SLF001
             keys = dict(db.execute("SELECT id, key FROM passages"))
             for number in chosen:

@@ -285,6 +285,10 @@ def test_the_command_line_searches(daemon: Daemon, tmp_path: Path, monkeypatch: 
     )
     assert (found["key"], found["snippet"]) == ("plan/a", "another thing")
     assert run("search", "absent").out == ""
+    done = run("search", "disk", XDG_CACHE_HOME="/proc/nope")
+    assert done.status != 0
+    assert "search index /proc/nope/crdtsync/search/" in done.err
+    assert "XDG_CACHE_HOME" in done.err
 
 
 def test_who_has_seen_a_view_is_told_only_what_is_new(pair: Cluster):

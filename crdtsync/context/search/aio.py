@@ -12,9 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
-from crdtsync.context.search.index import Found, Index, Wanted
+from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
-from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
+from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
@@ -52,7 +52,8 @@ class AsyncSearch:
 
         An entry that has one of the words is found; the more of them, and the rarer, the better it fits. English words
         are found in their other forms, too. ``agent`` and ``kind`` are of the entry, ``since`` is when it was written.
-        All that this host holds when the search begins is looked through.
+        All that this host holds when the search begins is looked through, but for what is there for programs
+        (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must begin so.
 
         :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
         """
@@ -62,9 +63,10 @@ class AsyncSearch:
         wanted = Wanted(query, prefix, agent, kind, since, limit)
         try:
             return await self._found(wanted)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                message = f"the index {self._index and self._index.path} cannot be used: {error}"
+        except (sqlite3.DatabaseError, PermissionError, FileNotFoundError, NotADirectoryError) as error:
+            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
+                where = f"the search index {self._index and self._index.path} cannot be used"
+                message = f"{where}: {error}; let XDG_CACHE_HOME name a folder that can be written"
                 raise CrdtSyncError(message) from error
             return await self._found(wanted)  # it was damaged, and has been forgotten
 
@@ -83,12 +85,14 @@ class AsyncSearch:
 
     async def _catch_up(self, index: Index) -> bool:
         """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""
-        before = await to_thread(index.token)
-        try:
-            changes = await self._session.changes(after=before)
-        except (TooOld, UnknownSpace):  # the space was dropped, and perhaps made anew
-            changes = await self._session.changes()
-        if changes.token == before:
+        before, known = await to_thread(index.state)
+        changes = await self._changes(before)
+        if changes.token == before and not known.endswith(UNFINISHED):
+            return True
+        purged = await self._purged()
+        if purged != known:
+            changes = await self._changes(before)  # with all that these purges have removed
+        elif changes.token == before:
             return True
         builder = await to_thread(index.begin, before, changes.gone, anew=changes.is_all)
         if builder is None:
@@ -96,7 +100,24 @@ class AsyncSearch:
         async for entries in self._pages(changes):
             if not await to_thread(index.add, builder, entries, anew=changes.is_all):
                 return False
-        return await to_thread(index.end, builder, changes.token)
+        return await to_thread(index.end, builder, changes.token, purged)
+
+    async def _changes(self, before: str | None) -> Changes:
+        try:
+            return await self._session.changes(after=before)
+        except (TooOld, UnknownSpace):  # the space was dropped, and perhaps made anew
+            return await self._session.changes()
+
+    async def _purged(self) -> str:
+        """A name for the purges of the space, and for what this host has done of them; "": there are none."""
+        try:
+            purges = await self._session.purges()
+        except Refused:  # by an older daemon
+            return ""
+        if not purges:
+            return ""
+        name = hashlib.sha256(repr([(one.dot, one.done) for one in purges]).encode()).hexdigest()
+        return name if all(one.done for one in purges) else name + UNFINISHED
 
     async def _pages(self, changes: Changes) -> AsyncIterator[list[Entry]]:
         """What has changed, so much at a time as fits into memory whatever the space holds."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from time import sleep
 
 from crdtsync.client import Changes, Client, Entry, Session
-from crdtsync.context.search.index import Found, Index, Wanted
+from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
-from crdtsync.errors import CrdtSyncError, InvalidRequest, TooOld, UnknownSpace
+from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
@@ -54,7 +54,8 @@ class Search:
 
         An entry that has one of the words is found; the more of them, and the rarer, the better it fits. English words
         are found in their other forms, too. ``agent`` and ``kind`` are of the entry, ``since`` is when it was written.
-        All that this host holds when the search begins is looked through.
+        All that this host holds when the search begins is looked through, but for what is there for programs
+        (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must begin so.
 
         :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
         """
@@ -64,9 +65,10 @@ class Search:
         wanted = Wanted(query, prefix, agent, kind, since, limit)
         try:
             return self._found(wanted)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                message = f"the index {self._index and self._index.path} cannot be used: {error}"
+        except (sqlite3.DatabaseError, PermissionError, FileNotFoundError, NotADirectoryError) as error:
+            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
+                where = f"the search index {self._index and self._index.path} cannot be used"
+                message = f"{where}: {error}; let XDG_CACHE_HOME name a folder that can be written"
                 raise CrdtSyncError(message) from error
             return self._found(wanted)  # it was damaged, and has been forgotten
 
@@ -85,12 +87,14 @@ class Search:
 
     def _catch_up(self, index: Index) -> bool:
         """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""
-        before = index.token()
-        try:
-            changes = self._session.changes(after=before)
-        except (TooOld, UnknownSpace):  # the space was dropped, and perhaps made anew
-            changes = self._session.changes()
-        if changes.token == before:
+        before, known = index.state()
+        changes = self._changes(before)
+        if changes.token == before and not known.endswith(UNFINISHED):
+            return True
+        purged = self._purged()
+        if purged != known:
+            changes = self._changes(before)  # with all that these purges have removed
+        elif changes.token == before:
             return True
         builder = index.begin(before, changes.gone, anew=changes.is_all)
         if builder is None:
@@ -98,7 +102,24 @@ class Search:
         for entries in self._pages(changes):
             if not index.add(builder, entries, anew=changes.is_all):
                 return False
-        return index.end(builder, changes.token)
+        return index.end(builder, changes.token, purged)
+
+    def _changes(self, before: str | None) -> Changes:
+        try:
+            return self._session.changes(after=before)
+        except (TooOld, UnknownSpace):  # the space was dropped, and perhaps made anew
+            return self._session.changes()
+
+    def _purged(self) -> str:
+        """A name for the purges of the space, and for what this host has done of them; "": there are none."""
+        try:
+            purges = self._session.purges()
+        except Refused:  # by an older daemon
+            return ""
+        if not purges:
+            return ""
+        name = hashlib.sha256(repr([(one.dot, one.done) for one in purges]).encode()).hexdigest()
+        return name if all(one.done for one in purges) else name + UNFINISHED
 
     def _pages(self, changes: Changes) -> Iterator[list[Entry]]:
         """What has changed, so much at a time as fits into memory whatever the space holds."""

@@ -3,6 +3,9 @@
 Several processes use it at once. One of them brings it up to date, page by page, since what a space holds may not fit
 into memory; the others wait for it. If it is killed meanwhile, the state that the index is of is what it was, or none,
 and the next one begins there.
+
+What is deleted stays in the file for a while: FTS5 only notes that words are gone, and SQLite leaves free pages as they
+were. After a purge that must not be, so the file is written anew then, which costs as much as all that it holds.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.context.compact.words import terms
 from crdtsync.context.search.passages import passages
+from crdtsync.context.view.definition import hidden_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +32,13 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
     from crdtsync.context.search.meaning import Meaning
 
-FORMAT = 2
+FORMAT = 4
 _BUSY_S = 30.0
+_WIPE_BUSY_MS = 500
 _DEAD_S = 10.0
 """Who has put nothing in for so long has been killed."""
+UNFINISHED = "?"
+"""Ends the name of the purges that an index is of while there is something to be done for them yet."""
 _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
@@ -40,11 +47,15 @@ _RANKED_MAX = 5_000  # passages: some 15 ms
 _RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
 _LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
+_NEXT = "SELECT MAX(0, COALESCE(MAX(id), 0)) + 1 FROM passages"
+_NEXT_HIDDEN = "SELECT MIN(0, COALESCE(MIN(id), 0)) - 1 FROM passages"
+"""What is there for programs has ids below zero: most searches pass it over, at no cost."""
+
 _TABLES = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;
-CREATE TABLE state (token TEXT, builder TEXT, beat_s REAL);
-INSERT INTO state VALUES (NULL, NULL, 0);
+CREATE TABLE state (token TEXT, builder TEXT, beat_s REAL, purged TEXT NOT NULL);
+INSERT INTO state VALUES (NULL, NULL, 0, '');
 CREATE TABLE passages (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, kind TEXT NOT NULL, agent TEXT, time_ms INTEGER NOT NULL,
     text TEXT NOT NULL
@@ -94,11 +105,11 @@ class Index:
         self.path = path
         self._meaning = meaning
 
-    def token(self) -> str | None:
-        """Up to which state of the space it goes; None: it is empty."""
+    def state(self) -> tuple[str | None, str]:
+        """Up to which state of the space it goes (None: it is empty), and of which purges its files hold nothing."""
         with self._open() as db:
-            (token,) = db.execute("SELECT token FROM state").fetchone()
-        return None if token is None else str(token)
+            token, purged = db.execute("SELECT token, purged FROM state").fetchone()
+        return token, purged
 
     def begin(self, before: str | None, gone: Iterable[str], *, anew: bool) -> str | None:
         """Begin to bring it up to date from the state ``before``, and take out the keys that are ``gone``.
@@ -140,11 +151,32 @@ class Index:
             db.execute("UPDATE state SET beat_s = ?", (time.time(),))
             return True
 
-    def end(self, builder: str, token: str) -> bool:
-        """From now on it is of the state ``token``; False as of :meth:`add`."""
+    def end(self, builder: str, token: str, purged: str) -> bool:
+        """From now on it is of the state ``token``; False as of :meth:`add`. If ``purged`` names other purges than
+        before, its files lose all that was ever taken out.
+        """
         with self._changing() as db:
-            ended = db.execute("UPDATE state SET token = ?, builder = NULL WHERE builder = ?", (token, builder))
-            return ended.rowcount == 1
+            (known,) = db.execute("SELECT purged FROM state").fetchone()
+            ended = db.execute(
+                "UPDATE state SET token = ?, builder = NULL, purged = ? WHERE builder = ?",
+                (token, known if known == purged else UNFINISHED, builder),
+            )
+            if ended.rowcount != 1:
+                return False
+            if known != purged:
+                db.execute("INSERT INTO words (words) VALUES ('optimize')")
+        if known != purged:
+            self._wipe(purged)
+        return True
+
+    def _wipe(self, purged: str) -> None:
+        """Write the file anew. If the disk is full, or somebody still reads, the next search tries it again."""
+        with self._open() as db, suppress(sqlite3.OperationalError):
+            db.execute(f"PRAGMA busy_timeout = {_WIPE_BUSY_MS}")
+            db.execute("VACUUM")
+            (is_busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not is_busy:
+                db.execute("UPDATE state SET purged = ?", (purged,))
 
     def search(self, wanted: Wanted) -> list[Found]:
         """The best passage of each of the best keys, best first; equal ones by key."""
@@ -212,6 +244,7 @@ def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted) -> d
     """The passages that have one of the words, the best first, with how well they fit."""
     limits, values = _limits(wanted)
     join = "JOIN passages p ON p.id = words.rowid " if limits else ""
+    limits += "" if hidden_by(wanted.prefix) else " AND words.rowid > 0"
     rows = db.execute(
         f"SELECT words.rowid, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
         f"FROM words {join}WHERE words MATCH ?{limits} ORDER BY fit DESC, words.rowid LIMIT ?",
@@ -236,6 +269,7 @@ def _rare(db: sqlite3.Connection, asked: Sequence[str]) -> list[str]:
 def _by_meaning(db: sqlite3.Connection, meaning: Meaning, wanted: Wanted) -> dict[int, float]:
     """The passages that say most nearly the same, likewise."""
     limits, values = _limits(wanted)
+    limits += "" if hidden_by(wanted.prefix) else " AND p.id > 0"
     rows = db.execute(
         f"SELECT p.id, v.vector FROM vectors v JOIN passages p ON p.id = v.id WHERE 1{limits} ORDER BY v.id",
         values,
@@ -289,11 +323,11 @@ def _limits(wanted: Wanted) -> tuple[str, list[object]]:
 def _add(db: sqlite3.Connection, entry: Entry) -> dict[int, str]:
     """Put in the passages of ``entry``; they by their rows."""
     time_ms = int(entry.time.timestamp() * 1000) if entry.time else 0
-    key = " ".join(terms(entry.key))
+    key, next_id = " ".join(terms(entry.key)), _NEXT_HIDDEN if hidden_by(entry.key) else _NEXT
     added: dict[int, str] = {}
     for text in passages(entry) or [""]:
         row = db.execute(
-            "INSERT INTO passages (key, kind, agent, time_ms, text) VALUES (?, ?, ?, ?, ?)",
+            f"INSERT INTO passages (id, key, kind, agent, time_ms, text) VALUES (({next_id}), ?, ?, ?, ?, ?)",
             (entry.key, entry.kind, entry.agent, time_ms, text),
         ).lastrowid
         assert row is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,23 @@ def update(
     gone: tuple[str, ...] = (),
     *,
     anew: bool = False,
+    purged: str = "",
 ) -> bool:
     builder = index.begin(before, gone, anew=anew)
-    return builder is not None and index.add(builder, entries) and index.end(builder, token)
+    return builder is not None and index.add(builder, entries) and index.end(builder, token, purged)
 
 
 def keys(index: Index, query: str, **where: Any) -> list[str]:
     return [found.key for found in index.search(Wanted(query, **where))]
+
+
+def test_what_is_there_for_programs_is_found_where_it_is_asked_for(index: Index) -> None:
+    put = [entry("context.full/a", "a zebra"), entry("views/zebra", {}), entry("context/a", "the zebra")]
+    assert update(index, "c1.1", "c1.2", put)
+    assert keys(index, "zebra") == ["context/a"]
+    assert keys(index, "zebra", prefix="context.full/") == ["context.full/a"]
+    assert update(index, "c1.2", "c1.3", [entry("tasks/1", "feed the zebra")], ("context/a", "views/zebra"))
+    assert keys(index, "zebra") == ["tasks/1"]
 
 
 def test_entries_are_found_by_their_words_and_their_keys(index: Index) -> None:
@@ -89,14 +99,14 @@ def test_what_changed_takes_the_place_of_what_was(index: Index) -> None:
     assert update(index, "c1.1", "c1.2", [entry("findings/disk", "mended")], ("notes/de",))
     assert keys(index, "full") == keys(index, "größe") == []
     assert keys(index, "mended") == ["findings/disk"]
-    assert index.token() == "c1.2"
+    assert index.state()[0] == "c1.2"
 
 
 def test_who_began_with_an_older_state_changes_nothing(index: Index) -> None:
     other = Index(index.path)
     assert update(other, "c1.1", "c1.2", [entry("a", "first")])
     assert not update(index, "c1.1", "c1.3", [entry("a", "second")])
-    assert (index.token(), keys(index, "first second")) == ("c1.2", ["a"])
+    assert (index.state()[0], keys(index, "first second")) == ("c1.2", ["a"])
 
 
 def test_one_is_at_it_at_a_time_and_who_was_killed_is_followed(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,11 +117,11 @@ def test_one_is_at_it_at_a_time_and_who_was_killed_is_followed(index: Index, mon
     following = index.begin("c1.1", [], anew=True)
     assert following is not None
     assert not index.add(killed, [entry("late", "word")])
-    assert not index.end(killed, "c1.2")
-    assert index.token() is None
+    assert not index.end(killed, "c1.2", "")
+    assert index.state()[0] is None
     assert index.add(following, [entry("a", "word")])
-    assert index.end(following, "c1.2")
-    assert (index.token(), keys(index, "word late disk")) == ("c1.2", ["a"])
+    assert index.end(following, "c1.2", "")
+    assert (index.state()[0], keys(index, "word late disk")) == ("c1.2", ["a"])
 
 
 @pytest.mark.parametrize("damage", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
@@ -120,8 +130,8 @@ def test_a_damaged_index_is_made_anew(index: Index, damage: bytes) -> None:
         Path(f"{index.path}{end}").unlink(missing_ok=True)
     index.path.write_bytes(damage)
     with suppress(sqlite3.DatabaseError):
-        index.token()
-    assert index.token() is None
+        index.state()[0]
+    assert index.state()[0] is None
     assert update(index, None, "c1.1", [entry("a", "word")], anew=True)
     assert keys(index, "word") == ["a"]
 
@@ -130,8 +140,25 @@ def test_an_index_of_another_format_is_made_anew(index: Index) -> None:
     with sqlite3.connect(index.path) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(sqlite3.DatabaseError):
-        index.token()
-    assert index.token() is None
+        index.state()[0]
+    assert index.state()[0] is None
+
+
+def test_after_a_purge_no_file_of_it_holds_what_was_taken_out(index: Index) -> None:
+    for n in range(60):
+        words = " ".join(f"zanzibar{n}x{i}" for i in range(100))
+        assert update(index, f"c1.{n + 1}", f"c1.{n + 2}", [entry(f"trips/{n}", words)])
+    gone = tuple(f"trips/{n}" for n in range(1, 60))
+    assert update(index, "c1.61", "c1.62", [entry("trips/0", "was put off")], gone)
+    with closing(sqlite3.connect(index.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM state").fetchall()
+        assert update(index, "c1.62", "c1.63", [], purged="one")
+        assert index.state()[1] != "one", "somebody still reads what was"
+    assert update(index, "c1.63", "c1.64", [], purged="one")
+    assert index.state() == ("c1.64", "one")
+    assert not [path for path in index.path.parent.iterdir() if b"zanzibar" in path.read_bytes()]
+    assert keys(index, "full disk put") == ["findings/disk", "trips/0", "log/events"]
 
 
 def test_nobody_else_may_read_it(index: Index) -> None:
