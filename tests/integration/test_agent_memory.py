@@ -195,18 +195,24 @@ def test_near_duplicates_are_joined_after_a_look_and_stale_ones_are_listed(memor
 def test_what_is_forgotten_is_gone_from_history_and_checkpoints_on_all_hosts(pair: Cluster, tmp_path: Path) -> None:
     clients = [daemon.client("ann") for daemon in pair]
     memories = [Memory(client, folder=tmp_path / str(n)) for n, client in enumerate(clients)]
-    (one,) = memories[0].add("has the card 4711", user_id="alice")["results"]
-    memories[0].update(one["id"], "has the card 4712")
+    memories[0].add("lost a glove", user_id="alice")
+    card = "has the card " + " ".join(f"sesame{n}" for n in range(400))
+    (one,) = memories[0].add(card, user_id="alice")["results"]
+    assert said(memories[0].search("card", user_id="alice")) == [card]
+    memories[0].update(one["id"], card + "!")
     clients[0].checkpoint("before")
     clients[1].wait(clients[0].now())
-    assert said(memories[1].search("card", user_id="alice")) == ["has the card 4712"]
+    assert said(memories[1].search("card", user_id="alice")) == [card + "!"]
     memories[1].forget(one["id"])
     key = f"memory/{one['id']}"
-    for client, memory in zip(clients, memories, strict=True):
+    for n, (client, memory) in enumerate(zip(clients, memories, strict=True)):
         wait_until(partial(_is_purged, client, key))
         assert memory.get(one["id"]) is None
         assert said(memory.search("card", user_id="alice")) == []
-        assert all("471" not in str(line) for line in memory.history(one["id"]))
+        assert not [path for path in (tmp_path / str(n)).iterdir() if b"sesame" in path.read_bytes()], (
+            "its search index"
+        )
+        assert all("sesame" not in str(line) for line in memory.history(one["id"]))
         assert _then(client, key) is None
     with pytest.raises(InvalidRequest):
         memories[0].forget("**")
@@ -256,3 +262,11 @@ def test_the_command_line_remembers(daemon: Daemon, tmp_path: Path, monkeypatch:
         2,
     ]
     wait_until(lambda: run("memory", "history", added).status == 1, what="it has left the history")
+    owner, key_file = daemon.client("owner"), tmp_path / "key"
+    key_file.write_text(owner.agent_create("guest")["key"])
+    key_file.chmod(0o600)
+    owner.access_grant("agent:guest", "read", "plan/**")
+    for words in (("search", "tests"), ("list",)):
+        done = run("--agent", "guest", "--agent-key-file", str(key_file), "memory", *words)
+        assert (done.status, done.out) == (4, "")
+        assert "read" in done.err

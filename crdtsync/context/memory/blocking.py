@@ -17,6 +17,7 @@ from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stal
 from crdtsync.context.memory.record import (
     EVENTS,
     Scope,
+    aware,
     digest,
     holds,
     is_record,
@@ -129,7 +130,7 @@ class Memory:
 
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
-        scope = Scope(user_id, agent_id, run_id).needed()
+        scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
         found = self._search.search(query, prefix=self._prefix + scope.folder, limit=looked_at)
         results = []
@@ -158,7 +159,7 @@ class Memory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
-        found = self._all(Scope(user_id, agent_id, run_id).needed(), filters, as_of)
+        found = self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
 
     def update(self, memory_id: str, data: str, *, metadata: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -180,7 +181,7 @@ class Memory:
         :raises InvalidRequest: there is no such memory, ``data`` is no text, or ``at`` is before the fact began.
         """
         entry = self._there(memory_id)
-        since = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
+        since = _text(at) or now_text()
         record = entry.value
         began, ended = moment(record.get("valid_from")), moment(since)
         if at is not None and began is not None and ended is not None and ended < began:
@@ -242,9 +243,10 @@ class Memory:
     def forget(self, memory_id: str) -> dict[str, str]:
         """Forget a memory for good: also what it said before, in history, checkpoints and on every other host.
 
-        On return it is served to nobody any more; its history is empty soon after. Deletes what lies under its key now,
-        also if that was deleted before. It needs the right ``admin`` on that key. What a purge does not reach is told
-        by :meth:`~crdtsync.Client.purge`.
+        On return it is served to nobody any more; its history is empty soon after, and a search index that knew it
+        loses it with its next search. Deletes what lies under its key now, also if that was deleted before. It needs
+        the right ``admin`` on that key. What a purge does not reach is told by
+        :meth:`~crdtsync.Client.purge`.
 
         :raises InvalidRequest: ``memory_id`` is a pattern.
         """
@@ -360,11 +362,11 @@ class Memory:
         record = entry.value
         if not self._is_served(entry) or not scope.covers(record) or not matches(record, filters):
             return False
-        at = as_of if as_of is None or as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
         learnt = moment(record["created_at"])
-        is_known = at is None or record.get("valid_from") is not None or learnt is None or learnt <= at
-        return is_known and holds(record, at or datetime.now(UTC))
+        is_known = as_of is None or record.get("valid_from") is not None or learnt is None or learnt <= as_of
+        return is_known and holds(record, as_of or datetime.now(UTC))
 
 
 def _text(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat(timespec="milliseconds")
+    given = aware(time)
+    return None if given is None else given.isoformat(timespec="milliseconds")

@@ -28,6 +28,13 @@ class Scope:
     agent_id: str | None = None
     run_id: str | None = None
 
+    def __post_init__(self) -> None:
+        given: dict[str, Any] = self.fields
+        for name, value in given.items():
+            if not isinstance(value, str):
+                message = f"{name} is a str, not {value!r:.80}"
+                raise InvalidRequest(message)
+
     @property
     def fields(self) -> dict[str, str]:
         """Those that are given."""
@@ -154,7 +161,15 @@ def moment(text: object) -> datetime | None:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+    return aware(found)
+
+
+def aware(time: object) -> datetime | None:
+    """A time that a caller gave, with its zone: UTC where it has none."""
+    if time is None or isinstance(time, datetime):
+        return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
+    message = f"a time is a datetime, not {time!r:.80}"
+    raise InvalidRequest(message)
 
 
 def now_text() -> str:

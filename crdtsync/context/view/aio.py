@@ -49,6 +49,7 @@ class AsyncViews:
         form: str = "markdown",
         pinned: Iterable[str] = (),
         full_newest: int = 8,
+        strategy: str = "best",
         after: str | None = None,
         since: str | None = None,
         besides: str | None = None,
@@ -57,13 +58,16 @@ class AsyncViews:
 
         Keys that are ``pinned`` (or have ``pinned`` in their ``meta``) come first. Of the others, the newest, the
         most relevant to ``query`` and ``role``, and the surest are shown; the ``full_newest`` newest in full where
-        they fit. ``form`` is ``markdown``, ``xml`` or ``json``. With ``after`` (a token) it waits until this host
-        holds what the token names. With ``since``, the ``token`` of an earlier view, it shows only what is new after
-        that, and which keys are gone; all, if this host no longer knows the difference. What the agent ``besides``
-        wrote is left out: it knows that. Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
+        they fit. ``strategy`` is ``best``, ``newest`` or ``tiers``; ``form`` is ``markdown``, ``xml`` or ``json``.
+        With ``after`` (a token) it waits until this host holds what the token names. With ``since``, the ``token`` of
+        an earlier view, it shows only what is new after that, and which keys are gone; all, if this host no longer
+        knows the difference. What the agent ``besides`` wrote is left out: it knows that.
+        Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
         prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        wanted = Definition(prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest)
+        wanted = Definition(
+            prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest, None, strategy
+        )
         return await self._shown(wanted, after, since, besides)
 
     async def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:

@@ -7,6 +7,9 @@ The rule. Items are taken by their score: pinned ones first, then by newness, re
 confidence, each between 0 and 1. The ``full_newest`` newest are shown in full where they take no more than
 half of what is left (small ones: all of it); others are made compact. Newness is the rank by time, not an
 age: so the choice depends on the state alone.
+
+That is the strategy ``best``; the others take the newest first. With ``tiers`` compact means much
+shorter, so that a view shows the newest in full, many more in a few words, and a summary of the oldest.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from crdtsync.context.view.render import Shown, block, left_out, whole
 
 _NEW, _RELEVANT, _ROLE, _SURE = 1.0, 2.0, 1.0, 0.5  # what each part of a score weighs
 _COMPACT_MAX = 300  # tokens of a compact item
+_BRIEF_MAX = 80  # tokens of one in the middle tier
 _SMALL = 100  # tokens of an item that may have all the room that is left; a larger one may have half of it
 _WORTH = 24  # tokens: with less room an item is left out
 _TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
@@ -98,7 +102,9 @@ def choose(
     """The view of ``items`` that ``wish`` asks for, which says that the keys ``gone`` are no longer there."""
     known, tokenizer = known or Known(), tokenizer_for(wish.model)
     items = sorted(items, key=lambda item: item.key)
-    scores = _scores(items, known.relevant(items, wish))
+    is_best = wish.strategy == "best"
+    scores = _scores(items, known.relevant(items, wish)) if is_best else {item: _by_time(item)[0] for item in items}
+    compact_max = _BRIEF_MAX if wish.strategy == "tiers" else _COMPACT_MAX
     order = nsmallest(_TAKEN_MAX, items, key=lambda item: (not item.pinned, -scores[item], item.key))
     newest = {item.key for item in nlargest(wish.full_newest, items, key=_by_time)}
     room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), gone), wish.form)) - 8
@@ -110,12 +116,12 @@ def choose(
             break
         cost, head = costs[item]
         may = room if item.pinned or cost <= _SMALL else room // 2
-        if cost <= may and (item.pinned or item.key in newest or cost <= _COMPACT_MAX):
+        if cost <= may and (item.pinned or item.key in newest or cost <= compact_max):
             taken.append(Shown(item, item.text, is_whole=True))
             spent[item] = cost
             room -= cost
             continue
-        most = (may if item.key in newest else min(may, _COMPACT_MAX)) - head - 8
+        most = (may if item.key in newest else min(may, compact_max)) - head - 8
         text = shortened(item, most, wish.model, wish.query) if most >= _WORTH else ""
         if text:
             taken.append(Shown(item, text, is_whole=False))

@@ -18,12 +18,16 @@ RECORDS = (
 )  # fmt: skip
 """What is there for programs: shown where a prefix begins so, and not in a view of everything."""
 
+STRATEGIES = ("best", "newest", "tiers")
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
     """What a view shows: everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``.
 
-    ``summarize_after``: all but so many of the newest entries are shown by a summary, once there is one.
+    ``strategy``: ``best`` takes entries by their score, ``newest`` by their time alone; ``tiers`` likewise, and what is
+    not among the ``full_newest`` gets 80 tokens at most. ``summarize_after``: all but so
+    many of the newest entries are shown by a summary, once there is one.
     """
 
     prefixes: tuple[str, ...] = ("",)
@@ -35,25 +39,34 @@ class Definition:
     pinned: tuple[str, ...] = ()
     full_newest: int = 8
     summarize_after: int | None = None
+    strategy: str = "best"
 
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
             message = f"the format is {self.form!r}: it must be one of {', '.join(FORMATS)}"
             raise InvalidRequest(message)
-        if self.budget_tokens < 1 or self.full_newest < 0 or (self.summarize_after or 0) < 0:
-            message = (
-                f"a budget of {self.budget_tokens} tokens and {self.full_newest} entries in full: give positive numbers"
-            )
+        if self.strategy not in STRATEGIES:
+            message = f"the strategy is {self.strategy!r}: it must be one of {', '.join(STRATEGIES)}"
             raise InvalidRequest(message)
+        for name, least in (("budget_tokens", 1), ("full_newest", 0), ("summarize_after", 0)):
+            given = getattr(self, name)
+            if given is not None and (not isinstance(given, int) or given < least):
+                message = f"{name} is {given!r}: it must be a whole number from {least} on"
+                raise InvalidRequest(message)
 
     def covers(self, key: str) -> bool:
         """Whether ``key`` is one that it is about."""
-        hidden = next((record for record in RECORDS if key.startswith(record)), "")
+        hidden = hidden_by(key)
         return key in self.pinned or any(key.startswith(one) and one.startswith(hidden) for one in self.prefixes)
 
     def plain(self) -> dict[str, Any]:
         """As it is stored."""
         return asdict(self) | {"prefixes": list(self.prefixes), "pinned": list(self.pinned)}
+
+
+def hidden_by(key: str) -> str:
+    """Which of :data:`RECORDS` a prefix must name so that ``key`` is shown; "": none."""
+    return next((record for record in RECORDS if key.startswith(record)), "")
 
 
 def definition_from(name: str, stored: object) -> Definition:

@@ -6,17 +6,20 @@ it is out of date.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from crdtsync.client import Entry
 from crdtsync.context.view.items import Item
-from crdtsync.context.view.render import Shown, block, counted
+from crdtsync.context.view.render import counted
+from crdtsync.visible import in_line, readable
 
 SUMMARIES = "views.summaries/"
 COVERED_MAX = 1_000
 """So many entries one summary is made of; of more, the newest."""
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[^`\n]*$\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,12 @@ def older(items: Iterable[Item], newest: int) -> list[Item]:
 
 
 def source(items: Iterable[Item]) -> str:
-    """The text that is summarised."""
-    return "\n".join(block(Shown(item, item.text, is_whole=True), "markdown") for item in items)
+    """The text that is summarised: plain, since of Markdown a chosen sentence may hold half a fence."""
+    return "\n".join(f"{_head(item)}: {_FENCE.sub('', readable(item.text))}" for item in items)
+
+
+def _head(item: Item) -> str:
+    return f"{in_line(item.key)} ({in_line(item.agent)}, {item.time:%Y-%m-%d %H:%M}Z)"
 
 
 def folded(items: list[Item], stored: Entry | None) -> list[Item]:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from crdtsync.context.memory.record import Scope, digest, holds, is_record, matches, moment, stored, texts_of, worded
+from crdtsync.context.memory.record import (
+    Scope,
+    aware,
+    digest,
+    holds,
+    is_record,
+    matches,
+    moment,
+    stored,
+    texts_of,
+    worded,
+)
 from crdtsync.errors import InvalidRequest
 
 
@@ -45,6 +56,14 @@ def test_a_scope_is_needed_and_covers_what_has_all_its_names() -> None:
     assert Scope("alice").covers(record)
     assert Scope(run_id="7").covers(record)
     assert not Scope("bob").covers(record)
+
+
+def test_names_that_are_no_text_and_times_that_are_none_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="user_id is a str, not 5"):
+        Scope(user_id=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="a time is a datetime, not '2026-11-22'"):
+        aware("2026-11-22")
+    assert aware(datetime(2026, 11, 22)) == datetime(2026, 11, 22, tzinfo=UTC)  # noqa: DTZ001
 
 
 def test_a_fact_holds_from_its_beginning_to_its_end() -> None:

@@ -17,6 +17,7 @@ from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import Definition, definition_from
 from crdtsync.context.view.items import items_of
 from crdtsync.context.view.render import FORMATS
+from crdtsync.context.view.summary import source
 from crdtsync.errors import InvalidRequest, InvalidValue
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -168,6 +169,36 @@ def test_the_budget_holds_and_equal_state_shows_equal_text(
     assert view.tokens == tokenizer(model).count(view.text) <= budget
     assert sorted([*view.shown, *view.left_out]) == sorted(one.key for one in entries)
     assert view == choose(items_of(reversed(entries)), wish)
+
+
+def test_a_strategy_says_what_comes_first_and_how_much_of_it():
+    entries = [entry(f"log/{i:02}", "we looked at the build and it did nothing new. " * 20, i) for i in range(12)]
+    entries += [entry("old/disk", "the disk is full again. " * 40, -5)]
+    by_score = show(*entries, budget=600, query="disk", full_newest=2)
+    by_time = show(*entries, budget=600, query="disk", full_newest=2, strategy="newest")
+    tiers = show(*entries, budget=600, query="disk", full_newest=2, strategy="tiers")
+    assert "old/disk" in by_score.shown
+    assert "old/disk" not in by_time.shown
+    assert by_time.shown == tuple(f"log/{i:02}" for i in range(12 - len(by_time.shown), 12))
+    assert len(tiers.shown) > len(by_time.shown)
+    assert [part.key for part in tiers.parts if part.is_whole] == ["log/11"]
+    assert max(part.tokens for part in tiers.parts if not part.is_whole and part.key != "log/10") <= 90
+    assert max(one.tokens for one in (by_score, by_time, tiers)) <= 600
+
+
+def test_what_is_summarised_is_plain_text():
+    said = "We looked at the build.\n```sh\nmake all\n```\nIt did nothing new. " * 8
+    text = source(items_of([entry("log/1", said), entry("log/2", "the disk\x1b[2J is full")]))
+    assert "```" not in text
+    assert "\x1b" not in text
+    assert text.startswith("log/1 (ann, 2026-11-22 12:00Z): We looked at the build.\nmake all\nIt did nothing new.")
+    assert text.endswith("log/2 (ann, 2026-11-22 12:00Z): the disk\\x1b[2J is full")
+
+
+@pytest.mark.parametrize("wish", [{"budget_tokens": "10"}, {"full_newest": 1.5}, {"strategy": "oldest"}])
+def test_what_no_view_can_be_is_refused_by_name(wish: dict[str, object]):
+    with pytest.raises(InvalidRequest, match=next(iter(wish))):
+        Definition(**wish)  # type: ignore[arg-type]
 
 
 def test_a_definition_is_read_as_it_was_stored_and_what_newer_versions_add_is_passed_over():

@@ -31,7 +31,7 @@ def compress(settings: Settings, file: IO[bytes], kind: str, budget: int | None,
     from crdtsync.context import compress
 
     text = file.read().decode("utf-8", "replace")
-    source = None if file.name in ("-", "<stdin>") else str(file.name)
+    source = "what was piped into `crdtsync compress`" if file.name in ("-", "<stdin>") else str(file.name)
     short = compress(text, kind=kind, budget=budget, query=query, model=model, source=source)
     if settings.json:
         output.line(output.record(asdict(short) | {"savings_percent": short.savings_percent}))

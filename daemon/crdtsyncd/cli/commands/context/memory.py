@@ -14,6 +14,8 @@ from crdtsyncd.cli.show import output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from crdtsync import Client
+
 _SCOPE_OPTIONS = [
     click.option("--user-id", metavar="ID", type=TEXT, help="Of this user."),
     click.option("--agent-id", metavar="ID", type=TEXT, help="Of this agent."),
@@ -80,7 +82,8 @@ def search(settings: Settings, /, words: tuple[str, ...], limit: int, **scope: A
     from crdtsync.context import Memory
 
     with connect(settings) as client:
-        _print(settings, Memory(client).search(" ".join(words), limit=limit, **_whose(scope))["results"])
+        found = Memory(client).search(" ".join(words), limit=limit, **_whose(scope))["results"]
+        _print(settings, found or _readable(client, scope))
 
 
 @state_command("list")
@@ -97,7 +100,8 @@ def list_(settings: Settings, /, limit: int, **scope: Any) -> None:
     from crdtsync.context import Memory
 
     with connect(settings) as client:
-        _print(settings, Memory(client).get_all(limit=limit, **_whose(scope))["results"])
+        found = Memory(client).get_all(limit=limit, **_whose(scope))["results"]
+        _print(settings, found or _readable(client, scope))
 
 
 @state_command("get")
@@ -190,6 +194,14 @@ def _whose(fact: dict[str, Any]) -> dict[str, Any]:
     from crdtsync.context.memory.record import SCOPES, TEAM
 
     return fact if any(fact[name] is not None for name in SCOPES) else fact | {"run_id": TEAM}
+
+
+def _readable(client: Client, scope: dict[str, Any]) -> list[Mapping[str, Any]]:
+    """No memories; refused, as the daemon says it, if this agent may read none of that scope."""
+    from crdtsync.context.memory.record import Scope
+
+    client.get(f"memory/{Scope(**_whose(scope)).place()}none")
+    return []
 
 
 def _print(settings: Settings, found: Iterable[Mapping[str, Any]]) -> None:

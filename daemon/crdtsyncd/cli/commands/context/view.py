@@ -12,7 +12,7 @@ from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TEXT
 from crdtsyncd.cli.show import output
 
-from crdtsync.context.view.definition import BUDGET_TOKENS
+from crdtsync.context.view.definition import BUDGET_TOKENS, STRATEGIES
 from crdtsync.context.view.render import FORMATS
 
 if TYPE_CHECKING:
@@ -34,6 +34,21 @@ _OPTIONS = [
     click.option("--query", metavar="WORDS", type=TEXT, help="What speaks of this comes before what is only new."),
     click.option("--role", metavar="NAME", type=TEXT, help="What is meant for this role comes before others."),
     click.option("--pin", "pinned", metavar="KEY", multiple=True, type=KEY, help="Show this key first. Repeatable."),
+    click.option(
+        "--strategy",
+        type=click.Choice(STRATEGIES),
+        default="best",
+        show_default=True,
+        help="What scores best comes first, or what is newest. With tiers, all but the newest get 80 tokens.",
+    ),
+    click.option(
+        "--full-newest",
+        metavar="N",
+        type=click.IntRange(0),
+        default=8,
+        show_default=True,
+        help="How many of the newest are shown in full where they fit.",
+    ),
     click.option(
         "--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True, help="Its form."
     ),
