@@ -41,6 +41,12 @@ def test_an_estimate_counts_digits_one_by_one_where_the_family_reads_them_so():
     assert count(digits, "llama-3") < 100
 
 
+@pytest.mark.parametrize("model", ["claude", "gemini", "some-model"])
+def test_underscores_within_names_count_where_the_family_reads_them_by_themselves(model: str):
+    joined, apart = "test_base_encode_value " * 50, "test base encode value " * 50
+    assert count(joined, model) >= count(apart, model) + 50
+
+
 def test_an_unknown_model_counts_no_less_than_any_named_family():
     for text in ("Plain words.", "x = 12345\n    y = 6", "Γειά σου Κόσμε, τι κάνεις;", "{'a': [1, 22, 333]}"):
         unknown = count(text, "something-new")
@@ -56,6 +62,12 @@ def test_a_cut_text_keeps_its_budget_and_wastes_little(model: str, tokens: int):
     assert text.startswith(cut)
     assert counter.count(cut) <= tokens
     assert counter.count(cut) >= tokens - 6
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "any"])
+def test_only_text_has_tokens(model: str):
+    with pytest.raises(TypeError, match="not of bytes"):
+        tokenizer(model).count(b"x")  # type: ignore[arg-type]
 
 
 def test_half_a_surrogate_pair_is_counted_too():
