@@ -1,4 +1,4 @@
-"""What people have elsewhere is brought over, once and whole: from a real Redis server."""
+"""What people have elsewhere is brought over, once and whole: from a real Redis server, and from files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from redis import Redis
 
 from benchmarks.rivals.install import install_programs
 from benchmarks.rivals.processes import answers
+from crdtsync.context import Memory
 from tests.harness import Daemon, wait_until
 from tests.harness.shell import Shell
 from tests.harness.workers import beside
@@ -129,3 +130,45 @@ def test_a_server_that_answers_as_redis_never_does(told: str, daemon: Daemon, tm
         server.shutdown()
         running.result()
     assert (done.status, "Redis server that can be read" in done.err, "Traceback" in done.err) == (4, True, False), done
+
+
+MEM0: list[Any] = [
+    {
+        "id": "892db2ae", "memory": "Prefers night trains", "user_id": "ada", "hash": "bf5d", "role": "user",
+        "metadata": {"topic": "travel"}, "created_at": "2026-05-04T23:57:00.108347-07:00", "updated_at": None,
+    },
+    {"id": "a/b", "memory": "plays the cello", "agent_id": "critic", "created_at": "2026-05-04T10:00:00"},
+    {"id": "1", "memory": "whose is it?"}, {"id": "2", "memory": "", "user_id": "ada"}, 3,
+    {"id": "3", "memory": "when?", "user_id": "ada", "created_at": "soon"},
+]  # fmt: skip
+
+
+def test_memories_of_mem0(daemon: Daemon, tmp_path: Path) -> None:
+    shell, state = Shell(daemon.socket, tmp_path), daemon.client()
+    (tmp_path / "memories.json").write_text(json.dumps({"results": MEM0}))
+
+    def run(*options: str) -> dict[str, int]:
+        done = shell("--json", "import-from", "mem0", "memories.json", *options)
+        assert (done.status, done.err.count("was left out")) == (0, 4), done.err
+        return {outcome: count for outcome, count in json.loads(done.out).items() if count}
+
+    assert run("--dry-run") == {"created": 2, "left_out": 4}
+    assert state.keys("memory/") == []
+    assert run() == {"created": 2, "left_out": 4}
+    memory = Memory(state, folder=tmp_path / "index")
+    (train,) = memory.search("train", user_id="ada")["results"]
+    assert (train["id"], train["memory"]) == ("user/ada/892db2ae", "Prefers night trains")
+    assert train["metadata"] == {"topic": "travel", "role": "user"}
+    assert train["created_at"] == "2026-05-05T06:57:00.108+00:00"
+    (cello,) = memory.get_all(agent_id="critic")["results"]
+    assert (cello["memory"], cello["created_at"]) == ("plays the cello", "2026-05-04T10:00:00.000+00:00")
+    memory.update(train["id"], "prefers boats")
+    assert run() == {"unchanged": 1, "skipped": 1, "left_out": 4}
+    assert memory.search("boats", user_id="ada")["results"][0]["memory"] == "prefers boats"
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"{}", b'{"results": 3}', b"[NaN]"])
+def test_what_is_no_file_of_memories(content: bytes, daemon: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "memories.json").write_bytes(content)
+    done = Shell(daemon.socket, tmp_path)("import-from", "mem0", "memories.json")
+    assert (done.status, "memories.json" in done.err, "Traceback" in done.err) == (4, True, False), done

@@ -19,6 +19,7 @@ Modules:
 - ``export_records``: one key as one line of an export
 - ``importer``: writing the records of an import
 - ``redis_keys``: the keys of a Redis server as lines of an export
+- ``mem0_memories``: memories of mem0, likewise
 - ``join_and_merge``: joining a cluster with what this node holds
 
 May import: the rest of ``crdtsyncd.cli`` but ``commands``, the rooms of the daemon below it, and the public client.

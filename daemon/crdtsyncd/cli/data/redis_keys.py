@@ -30,6 +30,11 @@ NONSENSE = (AttributeError, IndexError, RecursionError, TypeError, ValueError)
 """What an answer comes to that Redis never gives."""
 
 
+def without_password(url: str) -> str:
+    """A server's address as it may be shown."""
+    return url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "", 1)
+
+
 class RedisKeys:
     """What the keys that match a pattern hold, under ``prefix``; ``left_out`` counts what has no place here.
 
@@ -40,7 +45,7 @@ class RedisKeys:
     """
 
     def __init__(self, url: str, match: str, prefix: str, separator: str, *, parse_json: bool) -> None:
-        self._shown_url = url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "", 1)  # without the password
+        self._shown_url = without_password(url)
         self._match = match
         self._prefix = prefix
         self._separator = separator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import StateGroup, pass_settings, state_command
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from crdtsyncd.cli.command import Settings
     from crdtsyncd.cli.data.export_records import Record
+    from crdtsyncd.cli.data.mem0_memories import Mem0Memories
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
@@ -72,7 +73,30 @@ def redis(
     """
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
-    keys = RedisKeys(url, match, prefix, separator, parse_json=parse_json)
+    _bring_keys(settings, RedisKeys(url, match, prefix, separator, parse_json=parse_json), policy, dry_run=dry_run)
+
+
+@state_command("mem0")
+@file_argument("file")
+@click.option("--prefix", default="memory/", show_default=True, help="The prefix of the memory that is to have them.")
+@_dry_run_option
+@pass_settings
+def mem0(settings: Settings, file: IO[bytes], prefix: str, *, dry_run: bool) -> None:
+    """Bring over memories of mem0. FILE is what its `get_all` returns, as JSON.
+
+    They are found by `memory search` as those that were added here, for the same users, agents and runs. When and by
+    whom they were made stays. A memory that has changed here since it was brought over stays as it is here.
+
+    \b
+    Example:
+      crdtsync import-from mem0 memories.json --dry-run
+    """
+    from crdtsyncd.cli.data.mem0_memories import Mem0Memories
+
+    _bring_keys(settings, Mem0Memories(file, prefix), "skip", dry_run=dry_run)
+
+
+def _bring_keys(settings: Settings, keys: RedisKeys | Mem0Memories, policy: str, *, dry_run: bool) -> None:
     with connect(settings) as client:
         importer = Importer(client, policy)
         write = importer.foretell if dry_run else importer.write
@@ -82,7 +106,7 @@ def redis(
     report(settings, importer, dry_run=dry_run, left_out=keys.left_out)
 
 
-def _records(keys: RedisKeys) -> Iterator[Record]:
+def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
     """What can be stored; of the rest it is told why not."""
     refused = None
     for line in keys.lines():
@@ -113,24 +137,29 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
     """
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver
-
-        from crdtsync.adapters.langgraph import bring_over
     except ImportError as error:
-        message = f"{error.name} is missing: pip install langgraph-checkpoint-sqlite 'crdtsync[langgraph]'"
-        raise refused_value(message) from None
-
-    counts: Counter[str] = Counter()
+        raise _lacking(error, "langgraph-checkpoint-sqlite") from None
     try:
-        with (
-            SqliteSaver.from_conn_string(file) as source,
-            connect(settings) as client,
-            Progress("checkpoints") as shown,
-        ):
-            for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run):
-                counts["created" if is_new else "unchanged"] += 1
-                shown.advance()
+        with SqliteSaver.from_conn_string(file) as source:
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run)
     except sqlite3.DatabaseError as error:
         raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
+
+
+def _lacking(error: ImportError, package: str) -> CommandFailed:
+    return refused_value(f"{error.name} is missing: pip install {package} 'crdtsync[langgraph]'")
+
+
+def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run: bool) -> None:
+    try:
+        from crdtsync.adapters.langgraph import bring_over
+    except ImportError as error:
+        raise _lacking(error, "langgraph") from None
+    counts: Counter[str] = Counter()
+    with connect(settings) as client, Progress("checkpoints") as shown:
+        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run):
+            counts["created" if is_new else "unchanged"] += 1
+            shown.advance()
     fields = {outcome: counts[outcome] for outcome in ("created", "unchanged")}
     plain = ", ".join(f"{count:,} {outcome}" for outcome, count in fields.items())
     output.result(settings, plain + (", if it were done" if dry_run else ""), fields)
@@ -163,5 +192,5 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
     output.result(settings, plain, {"entities": entities, "relations": relations})
 
 
-for _command in (redis, langgraph_sqlite, memory_server):
+for _command in (redis, langgraph_sqlite, mem0, memory_server):
     import_from.add_command(_command)
