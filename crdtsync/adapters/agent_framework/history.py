@@ -11,6 +11,7 @@ from agent_framework import HistoryProvider, Message
 from agent_framework._sessions import filter_new_messages
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.readable import readable
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -64,7 +65,8 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         return self._keys.key("messages", session_id or "")
 
     def _read(self, session_id: str | None) -> list[Message]:
-        return [Message.from_dict(fields) for fields in self._client.log(self._key(session_id))]
+        key = self._key(session_id)
+        return [message for _, message in readable(key, self._client.log(key), Message.from_dict)]
 
     def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
         new = filter_new_messages(self._read(session_id), messages)

@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 
 from crdtsync.adapters.attached import Attached, settled
 from crdtsync.adapters.keys import quoted, unquoted
+from crdtsync.adapters.readable import readable
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -88,9 +89,18 @@ class CrdtSessionService(Attached, BaseSessionService):
         session = _session(entry, app, user, session_id, {**self._state("app", app), **self._state("user", app, user)})
         last, after = (None, None) if config is None else (config.num_recent_events, config.after_timestamp)
         if last != 0:
-            stored = self._client.log(self._keys.key("events", app, user, session_id), last=last)
-            session.events = [_event(each) for each in stored if after is None or each["timestamp"] >= after]
+            events = self._events(app, user, session_id, last=last)
+            session.events = [each for each in events if after is None or each.timestamp >= after]
         return session
+
+    def _events(self, *names: str, last: int | None) -> list[Event]:
+        """The newest events of a session, or all, oldest first."""
+        key = self._keys.key("events", *names)
+        stored = self._client.log(key, last=last)
+        events = [event for _, event in readable(key, stored, _event)]
+        if last is None or len(events) == len(stored):
+            return events
+        return self._events(*names, last=None)[-last:]  # what is no event does not count
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user, or of all users, with their states and without events; the newest come last."""
@@ -158,10 +168,10 @@ class CrdtSessionService(Attached, BaseSessionService):
         """The version that a session was read at which does not say so, having been sent around."""
         names = (session.app_name, session.user_id, session.id)
         entry = self._client.entry(self._keys.key("session", *names))
-        newest = self._client.log(self._keys.key("events", *names), last=1)
+        newest = self._events(*names, last=1)
         if entry is None:
             raise _not_as_read(session, is_there=False)
-        if [each["id"] for each in newest] != [each.id for each in session.events[-1:]]:
+        if [each.id for each in newest] != [each.id for each in session.events[-1:]]:
             raise _not_as_read(session, is_there=True)
         return entry.version
 
@@ -199,6 +209,9 @@ def _session(entry: Entry, app: str, user: str, session_id: str, shared: dict[st
 
 
 def _event(stored: Any) -> Event:
+    if not {"id", "timestamp"} <= stored.keys():  # ADK would make up both
+        message = "it has no id or no timestamp"
+        raise ValueError(message)
     return Event.model_validate_json(json.dumps(stored))  # of JSON it reads base64 as bytes
 
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 from llama_index.core.base.llms.types import ChatMessage
 
 from crdtsync.adapters.attached import Attached, in_changes
+from crdtsync.adapters.readable import readable
 from crdtsync.client import LogItem
 
 CHAT, ARCHIVED = "chat", "archived"
@@ -28,11 +29,19 @@ class Messages(Attached):
 
     def read(self, key: str, kinds: Sequence[str] = (CHAT,)) -> list[ChatMessage]:
         """The messages of these kinds, oldest first."""
-        stored: list[Any] = []
+        found: list[ChatMessage] = []
         for kind in kinds:
-            found = self._client.log(self._keys.key(kind, key))
-            stored += found if kind == CHAT else {each["dot"]: each["message"] for each in found}.values()
-        return [ChatMessage.model_validate(each) for each in stored]
+            if kind == CHAT:
+                found += [message for _, message in self._chat(key)]
+            else:
+                log = self._keys.key(kind, key)
+                found += dict(read for _, read in readable(log, self._client.log(log), _archived)).values()
+        return found
+
+    def _chat(self, key: str) -> list[tuple[LogItem, ChatMessage]]:
+        """The messages that are not archived, each with its element of the log; what is no message does not count."""
+        log = self._keys.key(CHAT, key)
+        return [*readable(log, self._client.log_items(log), lambda item: _message(item.value))]
 
     def add(self, key: str, messages: Sequence[ChatMessage], kind: str = CHAT, *, instead: bool = False) -> None:
         """Add messages, all or none where they fit into one change; ``instead`` of all that this host has."""
@@ -60,9 +69,10 @@ class Messages(Attached):
 
     def remove(self, key: str, index: int) -> ChatMessage | None:
         """Remove one message, by its place from the first or the last (-1), and return it; None if there is none."""
-        while items := self._client.log_items(self._keys.key(CHAT, key), start=index, limit=1):
-            if self._client.remove(self._keys.key(CHAT, key), items[0].dot, w=self._w):
-                return ChatMessage.model_validate(items[0].value)
+        while -len(chat := self._chat(key)) <= index < len(chat):
+            item, message = chat[index]
+            if self._client.remove(self._keys.key(CHAT, key), item.dot, w=self._w):
+                return message
         return None
 
     def take_oldest(self, key: str, count: int, *, archive: bool) -> list[ChatMessage]:
@@ -75,11 +85,23 @@ class Messages(Attached):
                     if archive:
                         batch.append(self._keys.key(ARCHIVED, key), {"dot": item.dot, "message": item.value})
 
-        items = self._client.log_items(self._keys.key(CHAT, key), limit=max(count, 0))
-        in_changes(take, items)
-        return [ChatMessage.model_validate(item.value) for item in items]
+        oldest = self._chat(key)[: max(count, 0)]
+        in_changes(take, [item for item, _ in oldest])
+        return [message for _, message in oldest]
 
     def names(self) -> list[str]:
         """The keys of all conversations, sorted."""
         found = [self._keys.names(key)[0] for kind in KINDS for key in self._client.keys(self._keys.below(kind))]
         return sorted(set(found))
+
+
+def _message(stored: Any) -> ChatMessage:
+    if "role" not in stored:  # LlamaIndex would take it for a user's
+        message = "it has no role"
+        raise ValueError(message)
+    return ChatMessage.model_validate(stored)
+
+
+def _archived(stored: Any) -> tuple[str, ChatMessage]:
+    """What a message that was archived was there, and the message."""
+    return str(stored["dot"]), _message(stored["message"])

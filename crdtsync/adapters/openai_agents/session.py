@@ -13,7 +13,8 @@ from agents.memory.session_settings import coerce_session_settings
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.keys import quoted
-from crdtsync.client import Client
+from crdtsync.adapters.readable import readable
+from crdtsync.client import Client, LogItem
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -48,7 +49,16 @@ class CrdtSession(Attached):
         last = self.session_settings.limit if limit is None else limit
         if last == 0:
             return []
-        return list(await asyncio.to_thread(self._client.log, self._key, last=last if last and last > 0 else None))
+        found = await asyncio.to_thread(self._newest, last if last and last > 0 else None)
+        return [item.value for item in found]
+
+    def _newest(self, count: int | None) -> list[LogItem]:
+        """The newest items, or all, oldest first."""
+        log = self._client.log_items(self._key, last=count)
+        found = [element for element, _ in readable(self._key, log, _check)]
+        if count is None or len(found) == len(log):
+            return found
+        return self._newest(None)[-count:]  # what is no item does not count
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
@@ -65,7 +75,7 @@ class CrdtSession(Attached):
         return await settled(self._pop)
 
     def _pop(self) -> Any:
-        while newest := self._client.log_items(self._key, last=1):
+        while newest := self._newest(1):
             if self._client.remove(self._key, newest[0].dot, w=self._w):
                 return newest[0].value
         return None
@@ -73,3 +83,10 @@ class CrdtSession(Attached):
     async def clear_session(self) -> None:
         """Remove all items that this host has; one that another host adds meanwhile stays."""
         await settled(self._client.delete, self._key, w=self._w)
+
+
+def _check(element: LogItem) -> None:
+    """That this is an item: each says its role or its type, or names one by its id."""
+    if not isinstance(element.value, dict) or not element.value.keys() & {"id", "role", "type"}:
+        message = "it has no role, type or id"
+        raise ValueError(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -21,6 +22,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes, settled
+from crdtsync.adapters.readable import readable
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class CrdtConversationStore(Attached, ConversationStore):
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _records(self) -> list[ConversationRecord]:
-        return [_record(entry) for entry in self._client.entries(self._keys.below("record"))]
+        entries = self._client.entries(self._keys.below("record"))
+        return [record for entry in entries for _, record in readable(entry.key, [entry], _record)]
 
     async def write_record(
         self,
@@ -162,38 +165,47 @@ class CrdtConversationStore(Attached, ConversationStore):
 
     def _history(self, head: str | None, limit: int | None) -> list[ConversationEntry]:
         line: list[ConversationEntry] = []
-        for entry_id, stored in self._line(head):
+        for entry, _ in self._line(head):
             if len(line) == limit:
                 break
-            (message,) = ModelMessagesTypeAdapter.validate_json(json.dumps([stored["message"]]))
-            line.append(ConversationEntry(id=entry_id, parent_id=stored["parent"], message=message))
+            line.append(entry)
         if head is not None and not line and limit != 0:
             raise KeyError(head)
         return line[::-1]
 
-    def _line(self, head: str | None) -> Iterator[tuple[str, Any]]:
-        """The entries from one back to the first; those before one that was deleted are not missed.
+    def _line(self, head: str | None) -> Iterator[tuple[ConversationEntry, str]]:
+        """The entries from one back to the first, each with the conversation that has saved it; those before one that
+        was deleted, or that another program has replaced by something else, are not missed.
 
         Where somebody has made a circle of them, it ends with the last one that is new.
         """
         met: set[str] = set()
         while head is not None and head not in met:
-            stored = self._client.get(self._keys.key("entry", head))
-            if stored is None:
+            key = self._keys.key("entry", head)
+            stored = self._client.get(key)
+            found = [] if stored is None else [*readable(key, [stored], partial(_entry, head))]
+            if not found:
                 return
             met.add(head)
-            yield head, stored
-            head = stored["parent"]
+            ((_, (entry, of)),) = found
+            yield entry, of
+            head = entry.parent_id
 
     def _reached(self, record: ConversationRecord) -> dict[str, str]:
         """The entries of a conversation's history and its branches, each with the conversation that has saved it."""
         reached: dict[str, str] = {}
         for tip in (record.head_id, *record.branches):
-            for entry_id, stored in self._line(tip):
-                if entry_id in reached:
+            for entry, of in self._line(tip):
+                if entry.id in reached:
                     break
-                reached[entry_id] = stored["of"]
+                reached[entry.id] = of
         return reached
+
+
+def _entry(name: str, stored: Any) -> tuple[ConversationEntry, str]:
+    """An entry, and the conversation that has saved it."""
+    (message,) = ModelMessagesTypeAdapter.validate_json(json.dumps([stored["message"]]))
+    return ConversationEntry(id=name, parent_id=stored["parent"], message=message), stored["of"]
 
 
 def _record(entry: Entry) -> ConversationRecord:

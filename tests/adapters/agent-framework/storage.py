@@ -191,3 +191,12 @@ def test_messages_that_many_add_at_once_are_all_kept(state: Client) -> None:
 
     asyncio.run(add())
     assert len(state.log("agent-framework/messages/s")) == 80
+
+
+def test_what_is_no_message_is_left_out(state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    history = CrdtHistoryProvider(state)
+    for other in ("text", {"n": 1}, 7, None):
+        state.append("agent-framework/messages/s", other)
+    asyncio.run(history.save_messages("s", [Message("user", ["hello"])]))
+    assert [each.text for each in asyncio.run(history.get_messages("s"))] == ["hello"]
+    assert "an element of agent-framework/messages/s cannot be read, and is left out" in caplog.text

@@ -264,3 +264,17 @@ async def test_what_is_no_session_is_not_listed(ours: CrdtSessionService) -> Non
         another.set("google-adk/session/chat/ada/18", "no map")
         another.merge("google-adk/session/chat/ada/17/more", {"created": 1})
     assert (await ours.list_sessions(**ADA)).sessions == [made]
+
+
+async def test_what_is_no_event_is_left_out(ours: CrdtSessionService, caplog: pytest.LogCaptureFixture) -> None:
+    session = await ours.create_session(**ADA, session_id="17")
+    await ours.append_event(session, event("hello", at=5.0))
+    with Client(SOCKET, agent="another") as state:
+        for other in ("text", {"n": 1}, 7, None):
+            state.append("google-adk/events/chat/ada/17", other)
+    for config in (None, GetSessionConfig(after_timestamp=5.0), GetSessionConfig(num_recent_events=1)):
+        assert texts(await ours.get_session(**ADA, session_id="17", config=config)) == ["hello"]
+    assert "an element of google-adk/events/chat/ada/17 cannot be read, and is left out" in caplog.text
+    sent = type(session).model_validate_json(session.model_dump_json())
+    await ours.append_event(sent, event("again", at=6.0))
+    assert texts(await ours.get_session(**ADA, session_id="17")) == ["hello", "again"]

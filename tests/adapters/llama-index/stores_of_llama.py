@@ -191,3 +191,25 @@ def test_a_message_that_two_archive_is_shown_once(state: Client) -> None:
     asyncio.run(store.archive_oldest_messages("a", 1))
     state.append("llama-index/archived/a", {"dot": item.dot, "message": item.value})
     assert texts(asyncio.run(store.get_messages("a", None))) == ["1", "2"]
+
+
+def test_what_is_no_message_is_left_out(state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Another program has added it; it stays there, and no place is counted from it."""
+    store, older = CrdtMemoryStore(state), CrdtChatStore(state)
+    log, archived = "llama-index/chat/a", "llama-index/archived/a"
+    older.set_messages("a", said("1", "2"))
+    others = ["text", {"n": 1}, {"role": "nobody"}, 7, None]
+    for other in others:
+        state.append(log, other)
+        state.append(archived, other)
+    state.append(archived, {"dot": [1], "message": {"role": "nobody"}})
+    asyncio.run(store.add_messages("a", said("3", "4", "5")))
+    assert (
+        texts(asyncio.run(store.get_messages("a", None))) == texts(older.get_messages("a")) == ["1", "2", "3", "4", "5"]
+    )
+    assert f"an element of {log} cannot be read, and is left out" in caplog.text
+    assert texts([older.delete_message("a", 2), older.delete_last_message("a")]) == ["3", "5"]
+    assert [older.delete_message("a", place) for place in (3, -4)] == [None, None]
+    assert texts(asyncio.run(store.archive_oldest_messages("a", 3))) == ["1", "2", "4"]
+    assert state.log(log) == others
+    assert texts(asyncio.run(store.get_messages("a", None))) == ["1", "2", "4"]

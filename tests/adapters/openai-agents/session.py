@@ -58,3 +58,19 @@ def test_nobody_pops_what_another_one_has(session: CrdtSession) -> None:
     got = [item["content"] for item in popped if item is not None]
     assert sorted(got, key=int) == texts
     assert contents(session) == []
+
+
+def test_what_is_no_item_is_left_out(session: CrdtSession, caplog: pytest.LogCaptureFixture) -> None:
+    """Another program has added it, and it stays there."""
+    others = ["text", {"n": 1}, 7, None]
+    with Client(SOCKET, agent="another") as state:
+        asyncio.run(session.add_items([message("1"), message("2")]))
+        (log,) = state.keys("openai-agents/")
+        for other in others:
+            state.append(log, other)
+        assert contents(session) == ["1", "2"]
+        assert contents(session, 1) == ["2"]
+        assert f"an element of {log} cannot be read, and is left out" in caplog.text
+        popped: list[Any] = [asyncio.run(session.pop_item()) for _ in range(3)]
+        assert popped == [message("2"), message("1"), None]
+        assert state.log(log) == others

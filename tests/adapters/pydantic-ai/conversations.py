@@ -218,3 +218,21 @@ async def test_entries_that_stand_in_a_circle_end(ours: CrdtConversationStore, s
     state.set(first, {**state.get(first), "parent": record.head_id})
     assert texts((await loaded(ours, "c")).messages) == ["one", "two"]
     assert len(await ours.read_history(record.head_id, limit=5)) == 2
+
+
+async def test_what_is_no_record_or_entry_is_left_out(
+    ours: CrdtConversationStore, state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    await ours.save(conversation("17", "a", "b"))
+    entries = await ours.load_entries("17")
+    assert entries is not None
+    state.set("pydantic-ai/record/text", "text")
+    state.set("pydantic-ai/record/dict", {"n": 1})
+    assert [each.conversation_id for each in await ours.list_conversations()] == ["17"]
+    assert "an element of pydantic-ai/record/text cannot be read, and is left out" in caplog.text
+    others: list[Any] = ["text", {"n": 1}, {"parent": None, "message": 1, "of": "17"}]
+    for other in others:
+        state.set(f"pydantic-ai/entry/{entries[0].id}", other)
+        assert texts((await loaded(ours, "17")).messages) == ["b"]
+    await ours.delete("17")
+    assert await ours.load("17") is None
