@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Callable, Container, Iterable
-from pathlib import Path
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
 from crdtsync.client import AsyncClient, AsyncSession
@@ -20,6 +21,7 @@ from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
     FOLLOWED,
     HEADERS,
+    LIMITS,
     MAIN,
     Saved,
     excluded_key,
@@ -47,37 +49,30 @@ class AsyncSessions:
     def __init__(self, client: AsyncClient | AsyncSession) -> None:
         self._client = client
 
-    async def save(
-        self,
-        session: str | None = None,
-        *,
-        agent: str | None = None,
-        redact: bool = True,
-        patterns: str | os.PathLike[str] | None = None,
-    ) -> SaveResult:
+    async def save(self, session: str | None = None, *, agent: str | None = None, redact: bool = True) -> SaveResult:
         """Save a session of this machine: the one with this id, or the one that was written last.
 
         Only lines that are not saved yet are written. Secrets are replaced by marks before anything leaves this
-        process, unless ``redact`` is False; ``patterns`` is a file with regular expressions for secrets of your own.
-        All is durable on this host on return. Raises :class:`~crdtsync.errors.InvalidRequest` if there is no such
-        session here.
+        process, unless ``redact`` is False. All is durable on this host on return. Raises
+        :class:`~crdtsync.errors.InvalidRequest` if there is no such session here.
         """
-        own = None if patterns is None else Path(patterns)
         there = await to_thread(find, agent, session)
-        result = await self._save(there, redact, own)
+        result = await self._save(there, redact)
         done, names = {result.saved.id}, list(result.saved.needs)
         while names and len(done) <= NEEDED_MAX:
             name = names.pop()
             if name not in done:
                 done.add(name)
-                result.needed.append(await self._save(await to_thread(find, there.agent.name, name), redact, own))
+                result.needed.append(await self._save(await to_thread(find, there.agent.name, name), redact))
                 names += result.needed[-1].saved.needs
+        if result.new_bytes:
+            await self._keep_limits(done)
         return result
 
-    async def _save(self, there: Local, redact: bool, own: Path | None) -> SaveResult:
-        follower = await to_thread(Follower, there, redact=redact, patterns=own)
+    async def _save(self, there: Local, redact: bool) -> SaveResult:
+        follower = await to_thread(Follower, there, redact=redact)
         while (result := await self._store(await to_thread(follower.read, whole=True))) is None:
-            follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
+            follower = await to_thread(Follower, there, redact=redact, anew=True)
         await to_thread(follower.leave_note)
         return result
 
@@ -87,7 +82,6 @@ class AsyncSessions:
         *,
         agent: str | None = None,
         redact: bool = True,
-        patterns: str | os.PathLike[str] | None = None,
         every_s: float = 0.5,
     ) -> AsyncIterator[SaveResult]:
         """Save a session, and go on saving as it grows, until the caller leaves the loop.
@@ -96,16 +90,15 @@ class AsyncSessions:
         is durable on this host when it is given. A line is saved when it is complete. Options are as of :meth:`save`.
         """
         there = await to_thread(find, agent, session)
-        own = None if patterns is None else Path(patterns)
-        yield await self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower = await to_thread(Follower, there, redact=redact, patterns=own)
+        yield await self.save(there.id, agent=there.agent.name, redact=redact)
+        follower = await to_thread(Follower, there, redact=redact)
         async with await self._client.present(role=FOLLOWED, status=there.id):
             while True:
                 reading = await to_thread(follower.read, whole=False)
                 if reading is None or any(reading.pieces.values()):
                     result = await self._store(reading, follows=True)
                     if result is None:
-                        follower = await to_thread(Follower, there, redact=redact, patterns=own, anew=True)
+                        follower = await to_thread(Follower, there, redact=redact, anew=True)
                     elif result.new_bytes:
                         yield result
                 await sleep(every_s)
@@ -142,7 +135,6 @@ class AsyncSessions:
         *,
         cwd: str | os.PathLike[str] | None = None,
         maps: Iterable[str] = (),
-        patterns: str | os.PathLike[str] | None = None,
         whole: bool = False,
         dry_run: bool = False,
     ) -> Loaded:
@@ -161,7 +153,7 @@ class AsyncSessions:
                 f"on without them, and with --whole it is loaded as it was saved"
             )
         trees = {name: await self._tree(saved.id, name) for name in saved.files}
-        options = (cwd, parsed(maps), None if patterns is None else Path(patterns), dry_run)
+        options = (cwd, parsed(maps), dry_run)
         needed = [
             await to_thread(local.load, one, await self.files(one), *options) for one in await self._needed(saved)
         ]
@@ -318,6 +310,42 @@ class AsyncSessions:
         await self._client.delete_prefix(lines_key(session, ""))
         await self._client.delete(excluded_key(session))
         return bool(await self._client.delete(header_key(session)))
+
+    async def prune(
+        self, older_s: float | None = None, bytes_max: int | None = None, *, always: bool = False
+    ) -> list[Saved]:
+        """Delete sessions from the shared state that were saved last longer ago than ``older_s``, and the oldest of
+        those that take more than ``bytes_max`` together; which these were. What a session that stays goes on from
+        stays, too. ``always``: every later save in this space does the same, on whatever host, until the key
+        ``sessions.limits`` is deleted.
+        """
+        if always:
+            await self._client.set(LIMITS, {"older_s": older_s, "bytes_max": bytes_max})
+        return await self._prune(older_s, bytes_max, ())
+
+    async def _prune(self, older_s: float | None, bytes_max: int | None, needed: Iterable[str]) -> list[Saved]:
+        gone: list[Saved] = []
+        kept_bytes, kept = 0, set(needed)
+        since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
+        for saved in await self.ls():
+            is_old = older_s is not None and saved.time is not None and saved.time < since
+            is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
+            if (is_old or is_over) and saved.id not in kept:
+                gone.append(saved)
+            else:
+                kept_bytes += saved.bytes
+                kept.update(saved.needs)
+        gone = [saved for saved in gone if saved.id not in kept]
+        for saved in gone:
+            await self.drop(saved.id)
+        return gone
+
+    async def _keep_limits(self, new: Iterable[str]) -> None:
+        """What the limits of this space say, but for ``new``; who may not delete others' sessions leaves them."""
+        match await self._client.get(LIMITS):
+            case {"older_s": int() | float() | None as older_s, "bytes_max": int() | None as bytes_max}:
+                with suppress(Refused, OverflowError):
+                    await self._prune(older_s, bytes_max, new)
 
     async def _tree(self, session: str, name: str) -> Tree:
         return Tree(await self._client.log(lines_key(session, name)))

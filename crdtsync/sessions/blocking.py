@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator
-from pathlib import Path
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from time import sleep
 from typing import Unpack
 
@@ -22,6 +23,7 @@ from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.saved.header import (
     FOLLOWED,
     HEADERS,
+    LIMITS,
     MAIN,
     Saved,
     excluded_key,
@@ -49,37 +51,30 @@ class Sessions:
     def __init__(self, client: Client | Session) -> None:
         self._client = client
 
-    def save(
-        self,
-        session: str | None = None,
-        *,
-        agent: str | None = None,
-        redact: bool = True,
-        patterns: str | os.PathLike[str] | None = None,
-    ) -> SaveResult:
+    def save(self, session: str | None = None, *, agent: str | None = None, redact: bool = True) -> SaveResult:
         """Save a session of this machine: the one with this id, or the one that was written last.
 
         Only lines that are not saved yet are written. Secrets are replaced by marks before anything leaves this
-        process, unless ``redact`` is False; ``patterns`` is a file with regular expressions for secrets of your own.
-        All is durable on this host on return. Raises :class:`~crdtsync.errors.InvalidRequest` if there is no such
-        session here.
+        process, unless ``redact`` is False. All is durable on this host on return. Raises
+        :class:`~crdtsync.errors.InvalidRequest` if there is no such session here.
         """
-        own = None if patterns is None else Path(patterns)
         there = find(agent, session)
-        result = self._save(there, redact, own)
+        result = self._save(there, redact)
         done, names = {result.saved.id}, list(result.saved.needs)
         while names and len(done) <= NEEDED_MAX:
             name = names.pop()
             if name not in done:
                 done.add(name)
-                result.needed.append(self._save(find(there.agent.name, name), redact, own))
+                result.needed.append(self._save(find(there.agent.name, name), redact))
                 names += result.needed[-1].saved.needs
+        if result.new_bytes:
+            self._keep_limits(done)
         return result
 
-    def _save(self, there: Local, redact: bool, own: Path | None) -> SaveResult:
-        follower = Follower(there, redact=redact, patterns=own)
+    def _save(self, there: Local, redact: bool) -> SaveResult:
+        follower = Follower(there, redact=redact)
         while (result := self._store(follower.read(whole=True))) is None:
-            follower = Follower(there, redact=redact, patterns=own, anew=True)
+            follower = Follower(there, redact=redact, anew=True)
         follower.leave_note()
         return result
 
@@ -89,7 +84,6 @@ class Sessions:
         *,
         agent: str | None = None,
         redact: bool = True,
-        patterns: str | os.PathLike[str] | None = None,
         every_s: float = 0.5,
     ) -> Iterator[SaveResult]:
         """Save a session, and go on saving as it grows, until the caller leaves the loop.
@@ -98,16 +92,15 @@ class Sessions:
         is durable on this host when it is given. A line is saved when it is complete. Options are as of :meth:`save`.
         """
         there = find(agent, session)
-        own = None if patterns is None else Path(patterns)
-        yield self.save(there.id, agent=there.agent.name, redact=redact, patterns=patterns)
-        follower = Follower(there, redact=redact, patterns=own)
+        yield self.save(there.id, agent=there.agent.name, redact=redact)
+        follower = Follower(there, redact=redact)
         with self._client.present(role=FOLLOWED, status=there.id):
             while True:
                 reading = follower.read(whole=False)
                 if reading is None or any(reading.pieces.values()):
                     result = self._store(reading, follows=True)
                     if result is None:
-                        follower = Follower(there, redact=redact, patterns=own, anew=True)
+                        follower = Follower(there, redact=redact, anew=True)
                     elif result.new_bytes:
                         yield result
                 sleep(every_s)
@@ -144,7 +137,6 @@ class Sessions:
         *,
         cwd: str | os.PathLike[str] | None = None,
         maps: Iterable[str] = (),
-        patterns: str | os.PathLike[str] | None = None,
         whole: bool = False,
         dry_run: bool = False,
     ) -> Loaded:
@@ -163,7 +155,7 @@ class Sessions:
                 f"on without them, and with --whole it is loaded as it was saved"
             )
         trees = {name: self._tree(saved.id, name) for name in saved.files}
-        options = (cwd, parsed(maps), None if patterns is None else Path(patterns), dry_run)
+        options = (cwd, parsed(maps), dry_run)
         needed = [local.load(one, self.files(one), *options) for one in self._needed(saved)]
         files = {name: tree.file() for name, tree in trees.items()}
         loaded = local.load(saved, files, *options)
@@ -318,6 +310,40 @@ class Sessions:
         self._client.delete_prefix(lines_key(session, ""))
         self._client.delete(excluded_key(session))
         return bool(self._client.delete(header_key(session)))
+
+    def prune(self, older_s: float | None = None, bytes_max: int | None = None, *, always: bool = False) -> list[Saved]:
+        """Delete sessions from the shared state that were saved last longer ago than ``older_s``, and the oldest of
+        those that take more than ``bytes_max`` together; which these were. What a session that stays goes on from
+        stays, too. ``always``: every later save in this space does the same, on whatever host, until the key
+        ``sessions.limits`` is deleted.
+        """
+        if always:
+            self._client.set(LIMITS, {"older_s": older_s, "bytes_max": bytes_max})
+        return self._prune(older_s, bytes_max, ())
+
+    def _prune(self, older_s: float | None, bytes_max: int | None, needed: Iterable[str]) -> list[Saved]:
+        gone: list[Saved] = []
+        kept_bytes, kept = 0, set(needed)
+        since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
+        for saved in self.ls():
+            is_old = older_s is not None and saved.time is not None and saved.time < since
+            is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
+            if (is_old or is_over) and saved.id not in kept:
+                gone.append(saved)
+            else:
+                kept_bytes += saved.bytes
+                kept.update(saved.needs)
+        gone = [saved for saved in gone if saved.id not in kept]
+        for saved in gone:
+            self.drop(saved.id)
+        return gone
+
+    def _keep_limits(self, new: Iterable[str]) -> None:
+        """What the limits of this space say, but for ``new``; who may not delete others' sessions leaves them."""
+        match self._client.get(LIMITS):
+            case {"older_s": int() | float() | None as older_s, "bytes_max": int() | None as bytes_max}:
+                with suppress(Refused, OverflowError):
+                    self._prune(older_s, bytes_max, new)
 
     def _tree(self, session: str, name: str) -> Tree:
         return Tree(self._client.log(lines_key(session, name)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -91,28 +90,6 @@ def search(client: Client | Session, words: str) -> Iterator[Found]:
                     at = max(0, folded.find(wanted[0]) - _SNIPPET_CHARS // 3) if wanted else 0
                     yield Found(saved, number, " ".join(text[at : at + _SNIPPET_CHARS].split()))
                     break
-
-
-def prune(client: Client | Session, older_s: float | None = None, bytes_max: int | None = None) -> list[Saved]:
-    """Delete sessions from the shared state that were saved last longer ago than ``older_s``, and the oldest of those
-    that take more than ``bytes_max`` together; which these were. What a session that stays goes on from stays, too.
-    """
-    sessions = Sessions(client)
-    gone: list[Saved] = []
-    kept_bytes, needed = 0, set()
-    since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
-    for saved in sessions.ls():
-        is_old = older_s is not None and saved.time is not None and saved.time < since
-        is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
-        if (is_old or is_over) and saved.id not in needed:
-            gone.append(saved)
-        else:
-            kept_bytes += saved.bytes
-            needed.update(saved.needs)
-    gone = [saved for saved in gone if saved.id not in needed]
-    for saved in gone:
-        sessions.drop(saved.id)
-    return gone
 
 
 def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, **options: Any) -> HandedOver:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import groupby
 from typing import Any, Self, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
@@ -20,7 +21,7 @@ from crdtsync.sessions.conversation.show import shown
 from crdtsync.sessions.local import path_map
 from crdtsync.sessions.moving.paths import parsed
 from crdtsync.sessions.moving.plan import move
-from crdtsync.sessions.saved.header import Saved
+from crdtsync.sessions.saved.header import MAIN, Saved
 
 
 class GoingOn(TypedDict, total=False):
@@ -108,6 +109,10 @@ def hand_over(
     found = choose.kept(found, excluded, at)
     if not found.items:
         raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
+    for folder, names in groupby(sorted({*saved.files} - {MAIN}), os.path.dirname):
+        first, *more = names
+        original = f"crdtsync session show {saved.id} --file {shlex.quote(first)}"
+        found.lose(f"file in {folder or '.'}", f"the model was not shown it; {original} prints one", 1 + len(more))
     if options.get("only_files"):
         found = choose.only_files(found)
     if notes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import socket
 from base64 import b64decode, b64encode
@@ -80,20 +79,14 @@ class Loaded:
     needed: list[Loaded] = field(default_factory=list)
 
 
-def default_patterns() -> Path:
-    """Where the user's own patterns of secrets lie."""
-    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(folder) / "crdtsync" / "secrets.txt"
-
-
 class Follower:
     """Reads a session that may grow: all of it first, then what is new. It remembers its place, so that following a
     long session costs what its new lines cost; with :meth:`leave_note` the next process goes on from there, unless it
     reads ``anew``. A torn last line is read when nothing else is to come: ``whole``.
     """
 
-    def __init__(self, local: Local, *, redact: bool, patterns: Path | None, anew: bool = False) -> None:
-        own = _own(patterns) if redact else []
+    def __init__(self, local: Local, *, redact: bool, anew: bool = False) -> None:
+        own = own_patterns() if redact else []
         rules = repr((redact, own, FORMS, VALUE))
         self._note = Note("sessions", str(local.main), sha256(rules.encode()).hexdigest())
         self._local = local
@@ -228,7 +221,6 @@ def load(
     content: Mapping[str, list[Piece]],
     cwd: str | os.PathLike[str] | None,
     maps: Mapping[str, str],
-    patterns: Path | None,
     dry_run: bool,
 ) -> Loaded:
     """Put the files of a session where its agent looks for them."""
@@ -241,7 +233,7 @@ def load(
         agent.found(root, saved.id)
     folders = {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
     mapped.add(folders)
-    own = _own(patterns)
+    own = own_patterns()
     moves = {}
     for name, pieces in content.items():
         path = main if name == MAIN else _beside(agent, main, name)
@@ -267,13 +259,6 @@ def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str
     if cwd and saved.cwd:
         pairs[saved.cwd] = directory
     return PathMap(pairs), directory
-
-
-def _own(patterns: Path | None) -> list[re.Pattern[bytes]]:
-    """The patterns in that file; without one in the usual file, if there is one."""
-    if patterns is None and not default_patterns().exists():
-        return []
-    return own_patterns(patterns or default_patterns())
 
 
 def _carry_out(moves: Mapping[str, Move]) -> None:

@@ -21,7 +21,6 @@ import pytest
 from crdtsync import AsyncClient
 from crdtsync.errors import InvalidRequest, Refused
 from crdtsync.sessions import AsyncSessions, SaveResult, Sessions
-from crdtsync.sessions.fleet import prune
 from crdtsync.sessions.saved.pieces import lines_of
 from tests.harness.cluster import Cluster, wait_until
 from tests.harness.daemon import Daemon
@@ -473,11 +472,15 @@ def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: 
     sessions = Sessions(state.session(space="api"))
     sessions.save(CODEX_ID)
     (codex, claude) = sessions.ls()
-    assert prune(state.session(space="api"), older_s=3600) == []
-    assert [one.id for one in prune(state.session(space="api"), bytes_max=codex.bytes + claude.bytes - 1)] == [
-        CLAUDE_ID
-    ]
-    assert [saved.id for saved in sessions.ls()] == [CODEX_ID]
+    both = codex.bytes + claude.bytes
+    assert sessions.prune(older_s=3600) == []
+    assert [one.id for one in sessions.prune(bytes_max=both - 1)] == [CLAUDE_ID]
+    assert sessions.prune(bytes_max=both - 1, always=True) == []
+    sessions.save(CLAUDE_ID)
+    assert [saved.id for saved in sessions.ls()] == [CLAUDE_ID]  # the older one went by itself
+    state.session(space="api").delete("sessions.limits")
+    sessions.save(CODEX_ID)
+    assert len(sessions.ls()) == 2
 
 
 def test_a_fork_of_codex_takes_its_parent_along(daemon: Daemon, ann: Home):
@@ -538,7 +541,7 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert run("session", "save", "--latest", "--from", "codex").status == 0
     assert len(run("session", "ls").out.splitlines()) == 2
     assert "User: write the docs" in run("session", "show", CODEX_ID[:8]).out
-    assert run("session", "show", CODEX_ID, "--raw").out.encode() == ann.codex.read_bytes()
+    assert run("session", "show", CODEX_ID, "--file", "main").out.encode() == ann.codex.read_bytes()
     run.environment["HOME"] = str(bob.path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -550,6 +553,12 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     handed = run("session", "handover", CLAUDE_ID, "--to", "codex", "--in", str(elsewhere), "--budget", "5000").out
     assert handed.splitlines()[0].endswith("new, 1 turn")
     assert "codex resume" in handed.splitlines()[-1]
+    aside = ("session", "show", CLAUDE_ID, "--file", "subagents/agent-1.jsonl")
+    assert (
+        f"not carried: 1 × file in subagents: the model was not shown it; crdtsync {' '.join(aside)} prints" in handed
+    )
+    assert json.loads(run(*aside).out)["isSidechain"] is True
+    assert run("session", "show", CLAUDE_ID, "--file", "x").status == 1
     assert run("session", "handover", CLAUDE_ID, "--to", "claude-code").status == 4
     assert run("session", "handover", CLAUDE_ID, "--to", "codex", "--budget", "10").status == 4
     assert "not there" in run("session", "handover", CLAUDE_ID, "--to", "codex", "--map", f"{ann.path}=/nowhere").err

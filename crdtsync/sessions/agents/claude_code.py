@@ -100,14 +100,14 @@ class ClaudeCode(Agent):
             kind, uuid = record.get("type"), record.text("uuid")
             if record.get("isSidechain"):
                 found.lose("message of a sub-agent", "its result is in the call that started it")
-            elif uuid and kind in ("user", "assistant", "system", "attachment"):
-                nodes[uuid] = record
-                leaf = uuid if kind != "attachment" else leaf or uuid
+            elif uuid:
+                nodes[uuid] = record  # of any kind: a message may come after one that says nothing, such as "progress"
+                leaf = uuid if kind in ("user", "assistant", "system") else leaf or uuid
             elif kind == "last-prompt" and record.text("leafUuid") in nodes:
                 leaf = record.text("leafUuid")
-        way = _way(nodes, leaf)
+        way = _with_parallel_calls(_way(nodes, leaf), nodes)
         on_way = {id(record) for record in way}
-        aside = sum(id(record) not in on_way and record["type"] in ("user", "assistant") for record in nodes.values())
+        aside = sum(id(one) not in on_way and one.get("type") in ("user", "assistant") for one in nodes.values())
         if aside:
             found.lose("message on another branch, or before a compaction", NO_LONGER_SEEN, aside)
         for record in way:
@@ -182,11 +182,35 @@ def _way(nodes: Mapping[str, Fields], leaf: str) -> list[Fields]:
     return way
 
 
+def _with_parallel_calls(way: list[Fields], nodes: Mapping[str, Fields]) -> list[Fields]:
+    """The way, and what lies beside it: of calls that the model made at once the chain goes through one alone."""
+    answers = {call: record for record in nodes.values() for call in _ids(record, "tool_result", "tool_use_id")}
+    taken = {id(record) for record in way}
+    beside: dict[str, list[Fields]] = {}
+    for record in nodes.values():
+        if id(record) not in taken and _ids(record, "tool_use", "id"):
+            beside.setdefault(record.sub("message").text("id"), []).append(record)
+    whole: list[Fields] = []
+    for record in way:
+        whole.append(record)
+        message = record.sub("message").text("id")
+        for one in [record, *(beside.pop(message, []) if message else [])]:
+            for new in (one, *(answers[call] for call in _ids(one, "tool_use", "id") if call in answers)):
+                if id(new) not in taken:
+                    taken.add(id(new))
+                    whole.append(new)
+    return whole
+
+
+def _ids(record: Fields, kind: str, name: str) -> list[str]:
+    return [part.text(name) for part in record.sub("message").each("content") if part.get("type") == kind]
+
+
 def _add(found: Conversation, record: Fields) -> None:
     time, message = record.text("timestamp"), record.sub("message")
     text = message.text("content")
     blocks = [Fields(type="text", text=text)] if text else message.each("content")
-    match record["type"]:
+    match record.get("type"):
         case "attachment":
             found.lose(f"{record.sub('attachment').text('type') or 'notice'} of the harness", OF_ITS_OWN)
         case "system" if record.get("subtype") != "compact_boundary":

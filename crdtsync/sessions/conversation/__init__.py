@@ -11,6 +11,7 @@ Modules:
 - ``choose``: some turns of it
 - ``fit``: a conversation within a budget of tokens
 - ``brief``: a conversation in short, for whoever takes over
+- ``edits``: what calls change in files
 - ``show``: a conversation for people
 
 May import: ``crdtsync.context``, ``crdtsync.errors``.

@@ -1,12 +1,14 @@
 """A conversation within a budget of tokens: the newest turns whole, older ones compact.
 
 A turn goes whole or compact, never in part: so no call loses its result. A compact turn is one text with what the
-person said, a line for each call, and what the model said at the end.
+person said, a line for each call, and what the model said at the end. If the newest turn alone is too long, its largest
+results become compact.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from crdtsync.context import Tokenizer, compress, tokenizer
 from crdtsync.errors import InvalidRequest
@@ -28,41 +30,69 @@ ITEM_TOKENS = 12
 IMAGE_TOKENS = 1600
 _COMPACT_SHARE = 0.3
 _COMPACT_TURN_TOKENS = 160
+_COMPACT_RESULT_TOKENS_MIN = 60
 _LINE_CHARS_MAX = 160
 
 
 def fitted(conversation: Conversation, budget_tokens: int, model: str, original: str) -> Conversation:
     """The conversation in at most ``budget_tokens`` of ``model``; ``original`` is the command that shows all of it.
 
-    Raises :class:`~crdtsync.errors.InvalidRequest` if not even the newest turn fits.
+    Raises :class:`~crdtsync.errors.InvalidRequest` if not even the newest turn fits with its results made compact.
     """
     counter = tokenizer(model)
     turns = conversation.turns()
     costs = [_cost(turn, counter) for turn in turns]
     if sum(costs) <= budget_tokens:
         return conversation
+    made = Conversation(lost=conversation.lost)
     whole, left = len(turns), budget_tokens - ITEM_TOKENS
-    kept_for_older = int(budget_tokens * _COMPACT_SHARE) if len(turns) > 1 else 0
+    kept_for_older = int(budget_tokens * _COMPACT_SHARE) if any(turns[:-1]) else 0
     while whole > 0 and costs[whole - 1] <= left - kept_for_older:
         whole -= 1
         left -= costs[whole]
     if whole == len(turns):
         if costs[-1] > left:
-            message = (
-                f"the newest turn alone takes {costs[-1]:,} tokens, and {max(0, budget_tokens):,} are left for it: "
-                f"allow for more, or exclude thinking"
-            )
-            raise InvalidRequest(message)
+            room = left - kept_for_older
+            turns[-1], shortened = _with_compact_results(turns[-1], room, costs[-1], counter, original)
+            made.lose("result in full", f"the budget; {original} shows it", shortened)
+            costs[-1] = room
         whole -= 1
         left -= costs[whole]
-    made = Conversation(lost=conversation.lost)
-    text = _older(turns[:whole], left, counter, original)
-    if text:
-        made.items.append(Text(CONTEXT, text))
-    made.lose(f"turn in full (older than turn {whole})", f"the budget; {original} shows them", max(whole - 1, 1))
+    if any(turns[:whole]):
+        if text := _older(turns[:whole], left, counter, original):
+            made.items.append(Text(CONTEXT, text))
+        made.lose(f"turn in full (older than turn {whole})", f"the budget; {original} shows them", max(whole - 1, 1))
     for turn in turns[whole:]:
         made.items += turn
     return made
+
+
+def _with_compact_results(
+    turn: list[Item], budget_tokens: int, cost: int, counter: Tokenizer, original: str
+) -> tuple[list[Item], int]:
+    """The turn, which costs more than it may, with its largest results made compact; how many these are.
+
+    Each result may be as long as a *level*, which is what the smaller ones leave to it.
+    """
+    costs = sorted(counter.counts(item.text for item in turn if isinstance(item, Result)))
+    room, level = budget_tokens - cost + sum(costs), 0
+    for number, one in enumerate(costs):
+        level = room // (len(costs) - number)
+        if one > level:
+            break
+        room -= one
+    if level < _COMPACT_RESULT_TOKENS_MIN:
+        message = (
+            f"the newest turn alone takes {cost:,} tokens, and {max(0, budget_tokens):,} are left for it: "
+            f"allow for more, or exclude thinking"
+        )
+        raise InvalidRequest(message)
+    long = [item for item in turn if isinstance(item, Result) and counter.count(item.text) > level]
+    short = {
+        id(item): replace(item, text=compress(item.text, budget=level, model=counter.model, source=original).text)
+        for item in long
+    }
+    return [short.get(id(item), item) for item in turn], len(long)
 
 
 def _cost(turn: list[Item], counter: Tokenizer) -> int:

@@ -1,4 +1,4 @@
-"""A conversation for people: its turns, numbered, with who said what."""
+"""A conversation for people: its turns, numbered, with who said what; and what was done to files, as a diff."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator
 
 from crdtsync.sessions.conversation.choose import numbers
+from crdtsync.sessions.conversation.edits import diff_of
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     USER,
@@ -19,6 +20,7 @@ from crdtsync.sessions.conversation.record import (
 )
 
 _TITLES = {USER: "User", ASSISTANT: "Agent"}
+_LOG_CHARS = 100
 
 
 def shown(conversation: Conversation, turns: str | None = None, excluded: Collection[int] = ()) -> Iterator[str]:
@@ -31,6 +33,26 @@ def shown(conversation: Conversation, turns: str | None = None, excluded: Collec
                 yield from lines_of(item)
 
 
+def logged(conversation: Conversation, excluded: Collection[int] = ()) -> Iterator[str]:
+    """Each turn in a line: its number, when it began, how many calls it took, and what was asked for."""
+    for number, turn in enumerate(conversation.turns()):
+        if turn:
+            asked = next((item.text for item in turn if isinstance(item, Text) and item.role == USER), "")
+            calls = sum(isinstance(item, Call) for item in turn)
+            out = "(excluded) " if number in excluded else ""
+            said = " ".join(asked.split())[:_LOG_CHARS]
+            yield f"{number}  {turn[0].time or '-'}  {calls} call{'' if calls == 1 else 's'}  {out}{said}"
+
+
+def edited(conversation: Conversation) -> Iterator[str]:
+    """What was changed in files, in order, as lines of a diff."""
+    for number, turn in enumerate(conversation.turns()):
+        for item in turn:
+            if isinstance(item, Call) and (diff := diff_of(item)):
+                yield f"# turn {number}, {item.name}"
+                yield from diff
+
+
 def lines_of(item: Item) -> Iterator[str]:
     """One item."""
     match item:
@@ -38,6 +60,8 @@ def lines_of(item: Item) -> Iterator[str]:
             yield f"{_TITLES.get(role, 'Harness')}: {text}{_images(len(images))}"
         case Thinking(text):
             yield f"Thinking: {text}"
+        case Call(_, name) if diff := diff_of(item):
+            yield "\n".join([f"→ {name}", *diff])
         case Call(_, name, arguments):
             yield f"→ {name} {json.dumps(arguments, ensure_ascii=False)}"
         case Result(_, text, images, is_error):

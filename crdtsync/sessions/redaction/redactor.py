@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -120,10 +121,13 @@ class Redactor:
         return self._marks[digest].encode()
 
 
-def own_patterns(file: Path) -> list[re.Pattern[bytes]]:
-    """The user's own patterns: one regular expression a line; blank lines and those that begin with ``#`` are none."""
+def own_patterns() -> list[re.Pattern[bytes]]:
+    """The user's own patterns, if there are some: one regular expression a line of ``crdtsync/secrets.txt`` in the
+    folder of settings; blank lines and those that begin with ``#`` are none.
+    """
+    file = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "crdtsync" / "secrets.txt"
     found = []
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_text("utf-8").splitlines() if file.exists() else (), 1):
         if line.strip() and not line.startswith("#"):
             try:
                 found.append(re.compile(line.encode()))

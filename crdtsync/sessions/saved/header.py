@@ -13,6 +13,8 @@ from crdtsync.errors import InvalidRequest
 HEADERS = "sessions/"
 LINES = "sessions.lines/"
 EXCLUDED = "sessions.excluded/"
+LIMITS = "sessions.limits"
+"""Of what is kept: how old, and how much."""
 FOLLOWED = "follows a session"
 """The role of a card whose status is the id of the session that its agent follows."""
 MAIN = "main"

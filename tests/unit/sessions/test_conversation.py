@@ -23,12 +23,13 @@ from crdtsync.sessions.conversation.record import (
     Compaction,
     Conversation,
     Image,
+    Item,
     Result,
     Text,
     Thinking,
     settled,
 )
-from crdtsync.sessions.conversation.show import shown
+from crdtsync.sessions.conversation.show import edited, lines_of, logged, shown
 
 HEAD = Head("5f6f4464-0000-5000-8000-000000000000", "/home/bob/api", "2026-11-20T10:00:00.000Z", "NOTE")
 CLAUDE, CODEX, GEMINI, OPENCODE = AGENTS.values()
@@ -118,6 +119,31 @@ def test_claude_code_follows_the_chain_from_the_last_message():
     assert sum(found.lost.values()) == 2
     loop = [{**main[0], "parentUuid": "u1"}, main[1]]
     assert said(CLAUDE.read(jsonl(*loop))) == ["start", "one"]
+
+
+def test_claude_code_follows_the_chain_through_records_that_nobody_said():
+    main = claude(("user", "start"), ("assistant", [{"type": "text", "text": "one"}]))
+    between = {"type": "progress", "uuid": "p", "parentUuid": "u1", "data": {"type": "hook_progress"}}
+    found = CLAUDE.read(jsonl(*main, between, *claude(("user", "on"), start="p"), {**between, "uuid": "q"}))
+    assert said(found) == ["start", "one", "on"]
+    assert not found.lost
+
+
+def test_claude_code_carries_all_calls_that_were_made_at_once():
+    def called(uuid: str, parent: str) -> dict[str, Any]:
+        block = {"type": "tool_use", "id": f"call-{uuid}", "name": "Bash", "input": {}}
+        return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "message": {"id": "m", "content": [block]}}
+
+    def answered(parent: str) -> dict[str, Any]:
+        block = {"type": "tool_result", "tool_use_id": f"call-{parent}", "content": f"of {parent}"}
+        return {"type": "user", "uuid": f"r-{parent}", "parentUuid": parent, "message": {"content": [block]}}
+
+    calls = [called("a", "u0"), called("b", "a"), called("c", "a")]
+    records = [*claude(("user", "start")), *calls, *map(answered, "abc"), *claude(("user", "on"), start="r-b")]
+    found = CLAUDE.read(jsonl(*records))
+    assert sorted(said(found)[1:-1]) == ["of a", "of b", "of c"]
+    assert sorted(item.id for item in found.items if isinstance(item, Call)) == ["call-a", "call-b", "call-c"]
+    assert not found.lost
 
 
 def test_claude_code_after_a_compaction_sees_the_summary_what_was_preserved_and_the_rest():
@@ -211,6 +237,25 @@ def test_a_budget_is_kept_and_the_newest_turns_stay_whole(turns: int, words: int
         assert made.lost
     with pytest.raises(InvalidRequest, match="newest turn alone"):
         fit.fitted(talk, 30, "gpt-5", "x")
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_results_that_are_too_long_for_a_budget_become_compact_in_the_newest_turn(before: int):
+    long = [" ".join(f"{kind} {number}" for number in range(20_000)) for kind in ("disk", "cache")]
+    newest: list[Item] = [Text(USER, "go on"), Text(ASSISTANT, "I look.")]
+    for number, text in enumerate(["short", *long]):
+        newest += [Call(f"new{number}", "Bash", {"command": "ls"}), Result(f"new{number}", text)]
+    talk = Conversation([*talk_of(before, 60).items, *newest])
+    made = fit.fitted(talk, 3000, "gpt-5", "crdtsync session show x")
+    assert sum(fit._cost(turn, tokenizer("gpt-5")) for turn in made.turns()) <= 3000
+    assert [type(item) for item in made.turns()[-1]] == [type(item) for item in newest]
+    small, *shortened = [item.text for item in made.items[-len(newest) :] if isinstance(item, Result)]
+    assert small == "short"
+    for text, whole in zip(shortened, long, strict=True):
+        assert text.startswith(whole[:20])
+        assert "in full: crdtsync session show x" in text
+    assert "2 × result in full: the budget; crdtsync session show x shows it" in made.losses()
+    assert bool(made.turns()[0]) == (before > 0)
 
 
 def test_people_see_the_turns_that_they_name():
@@ -316,3 +361,36 @@ def test_opencode_names_its_model_and_orders_its_messages():
 def test_lines_of_a_newer_version_are_read_as_far_as_they_are_known():
     assert CODEX.read([]).items == []
     assert CLAUDE.read([b"", b"null", b"[]", b'{"type": "user"}']).items == []
+
+
+@pytest.mark.parametrize(
+    "name,arguments",
+    [
+        ("Edit", {"file_path": "a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 3\ny = 2"}),
+        ("MultiEdit", {"file_path": "a.py", "edits": [{"old_string": "x = 1\ny = 2", "new_string": "x = 3\ny = 2"}]}),
+        ("replace", {"file_path": "a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 3\ny = 2"}),
+        ("edit", {"filePath": "a.py", "oldString": "x = 1\ny = 2", "newString": "x = 3\ny = 2"}),
+        ("apply_patch", {"input": "*** Begin Patch\n--- a.py\n-x = 1\n+x = 3\n y = 2\n*** End Patch"}),
+        ("exec_command", {"cmd": "cat <<X\n*** Begin Patch\n--- a.py\n-x = 1\n+x = 3\n y = 2\n*** End Patch\nX"}),
+    ],
+)
+def test_what_a_call_changes_in_a_file_is_shown_as_a_diff(name: str, arguments: dict[str, Any]):
+    talk = Conversation([Text(USER, "mend it"), Call("1", name, arguments), Result("1", "ok")])
+    wanted = ["--- a.py", "-x = 1", "+x = 3", " y = 2"]
+    assert list(edited(talk)) == [f"# turn 1, {name}", *wanted]
+    assert "\n".join(wanted) in "\n".join(shown(talk))
+
+
+def test_a_written_file_is_all_new_and_other_calls_edit_nothing():
+    talk = Conversation([Call("1", "Write", {"file_path": "a.py", "content": "x = 1\n"}),
+                         Call("2", "Read", {"file_path": "a.py"}), Call("3", "send", {"path": "x", "content": "y"}),
+                         Call("4", "Edit", {"file_path": 3, "edits": [None, 4], "old_string": []})])  # fmt: skip
+    assert list(edited(talk)) == ["# turn 0, Write", "--- a.py", "+x = 1"]
+    assert next(lines_of(talk.items[1])).startswith("→ Read {")
+
+
+def test_the_log_has_a_line_for_each_turn():
+    assert list(logged(TALK, [2])) == [
+        "1  -  2 calls  look at the picture",
+        "2  -  0 calls  (excluded) and now?",
+    ]

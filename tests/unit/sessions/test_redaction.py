@@ -132,13 +132,16 @@ def test_a_private_key_over_several_lines_of_a_text_file_is_gone():
     assert list(Redactor().lines([key[0], b'{"a": 1}\n', b"words here!\n"]))[1:] == [b'{"a": 1}\n', b"words here!\n"]
 
 
-def test_patterns_of_ones_own(tmp_path: Path):
-    file = tmp_path / "secrets.txt"
+def test_patterns_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert own_patterns() == []
+    file = tmp_path / "crdtsync" / "secrets.txt"
+    file.parent.mkdir()
     file.write_text("# customers\nACME-\\d{6}\n\n")
-    assert Redactor(own_patterns(file)).line(b"order of ACME-123456") == b"order of [redacted:own:1]"
+    assert Redactor(own_patterns()).line(b"order of ACME-123456") == b"order of [redacted:own:1]"
     file.write_text("(")
     with pytest.raises(InvalidRequest, match="line 1"):
-        own_patterns(file)
+        own_patterns()
 
 
 def test_any_bytes_pass_through_a_redactor():

@@ -15,6 +15,7 @@ from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import prefix_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
+from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,8 @@ def check(settings: Settings, prefix: str) -> None:
                 output.line(output.record(row) if settings.json else "\t".join(misfit))
             progress.advance()
     if count:
-        raise CommandFailed(f"{count:,} values do not fit their schemas", status=ABSENT, code="misfit")
+        told = f"{counted(count, 'value')} {'does' if count == 1 else 'do'} not fit the schema"
+        raise CommandFailed(told, status=ABSENT, code="misfit")
 
 
 @state_command("migrate")

@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.errors import ABSENT, CommandFailed
+from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult
+    from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult, Sessions
 
 HOOK_TIMEOUT_S = 10.0  # a user waits
 _HOOKED = ("claude-code", "codex")
 _AGENTS = (*_HOOKED, "gemini-cli", "opencode")
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
-_patterns_option = click.option(
-    "--patterns",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Regular expressions for secrets of your own, one a line.",
-)
+
+
+@contextlib.contextmanager
+def _sessions(settings: Settings) -> Iterator[Sessions]:
+    from crdtsync.sessions import Sessions
+
+    with connect(settings) as client:
+        yield Sessions(client)
 
 
 def _going_on(command: Any) -> Any:
@@ -63,11 +65,8 @@ def session() -> None:
 @click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
 @click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
 @click.option("--no-redact", is_flag=True, help="Store secrets, too: whoever may read the space reads them.")
-@_patterns_option
 @pass_settings
-def save(
-    settings: Settings, session: str | None, latest: bool, program: str | None, no_redact: bool, patterns: str | None
-) -> None:
+def save(settings: Settings, session: str | None, latest: bool, program: str | None, no_redact: bool) -> None:
     """Save a session of this machine into the shared state.
 
     Every line is kept to the byte, but for secrets: known forms, and what looks like chance beside words such as
@@ -77,12 +76,10 @@ def save(
     Example:
       crdtsync session save --latest
     """
-    from crdtsync.sessions import Sessions
-
     if latest == (session is not None):
         raise click.UsageError("give the ID of a session, or --latest.")
-    with connect(settings) as client:
-        result = Sessions(client).save(session, agent=program, redact=not no_redact, patterns=patterns)
+    with _sessions(settings) as sessions:
+        result = sessions.save(session, agent=program, redact=not no_redact)
     _print_saved(settings, result)
 
 
@@ -90,21 +87,18 @@ def save(
 @click.argument("session", metavar="[ID]", type=TEXT, required=False)
 @click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
 @click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
-@_patterns_option
 @pass_settings
-def watch(settings: Settings, session: str | None, latest: bool, program: str | None, patterns: str | None) -> None:
+def watch(settings: Settings, session: str | None, latest: bool, program: str | None) -> None:
     """Save a session of this machine, and go on saving as it grows, until Ctrl-C.
 
     \b
     Example:
       crdtsync session watch --latest
     """
-    from crdtsync.sessions import Sessions
-
     if latest == (session is not None):
         raise click.UsageError("give the ID of a session, or --latest.")
-    with connect(settings) as client:
-        for result in Sessions(client).watch(session, agent=program, patterns=patterns):
+    with _sessions(settings) as sessions:
+        for result in sessions.watch(session, agent=program):
             _print_saved(settings, result)
             output.flush()
 
@@ -113,7 +107,6 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
 @_session_argument
 @click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
 @click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
-@_patterns_option
 @click.option("--whole", is_flag=True, help="With the turns that are excluded.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
 @pass_settings
@@ -127,10 +120,8 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
     Example:
       crdtsync session load f6c34a6a --in ~/api --map /srv/data=/mnt/data
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        loaded = Sessions(client).load(session, dry_run=dry_run, **options)
+    with _sessions(settings) as sessions:
+        loaded = sessions.load(session, dry_run=dry_run, **options)
     for one in [*loaded.needed, loaded]:
         _print_loaded(settings, one, dry_run=dry_run)
 
@@ -183,10 +174,8 @@ def branch(settings: Settings, /, session: str, **options: Any) -> None:
     Example:
       crdtsync session branch f6c34a6a --at 12
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        done = Sessions(client).branch(session, **options)
+    with _sessions(settings) as sessions:
+        done = sessions.branch(session, **options)
     _print_handed_over(settings, done, **options)
 
 
@@ -203,10 +192,8 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
     Example:
       crdtsync session exclude f6c34a6a 12-18
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        _print_excluded(settings, Sessions(client).exclude(session, turns))
+    with _sessions(settings) as sessions:
+        _print_excluded(settings, sessions.exclude(session, turns))
 
 
 @state_command("rewind")
@@ -220,10 +207,8 @@ def rewind(settings: Settings, session: str, turn: int) -> None:
     Example:
       crdtsync session rewind f6c34a6a 12
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        _print_excluded(settings, Sessions(client).rewind(session, turn))
+    with _sessions(settings) as sessions:
+        _print_excluded(settings, sessions.rewind(session, turn))
 
 
 @state_command("include")
@@ -237,10 +222,8 @@ def include(settings: Settings, session: str, turns: str) -> None:
     Example:
       crdtsync session include f6c34a6a 12-18
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        _print_excluded(settings, Sessions(client).include(session, turns))
+    with _sessions(settings) as sessions:
+        _print_excluded(settings, sessions.include(session, turns))
 
 
 @state_command("brief")
@@ -260,10 +243,8 @@ def brief(settings: Settings, session: str, budget_tokens: int, model: str | Non
     Example:
       crdtsync session brief f6c34a6a --budget 1000
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        text = Sessions(client).brief(session, budget_tokens=budget_tokens, model=model)
+    with _sessions(settings) as sessions:
+        text = sessions.brief(session, budget_tokens=budget_tokens, model=model)
     output.result(settings, text, {"brief": text})
 
 
@@ -332,8 +313,7 @@ def follow(settings: Settings, session: str) -> None:
             if settings.json:
                 output.line(output.record({"turn": turn, "type": type(item).__name__, "text": text_of(item)}))
             else:
-                for text in lines_of(item):
-                    output.whole(f"{text}\n".encode("utf-8", "replace"))
+                _print_texts(lines_of(item))
             output.flush()
 
 
@@ -363,27 +343,44 @@ def search(settings: Settings, words: tuple[str, ...], limit: int) -> None:
 
 @state_command("diff")
 @_session_argument
-@click.argument("other", metavar="OTHER", type=TEXT)
+@click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
 @pass_settings
-def diff(settings: Settings, session: str, other: str) -> None:
-    """Print what was said and done in one saved session and not in the other, as a diff.
+def diff(settings: Settings, session: str, other: str | None) -> None:
+    """Print what a saved session changed in files, or what was said and done in OTHER and not in it, as a diff.
 
     \b
     Example:
+      crdtsync session diff f6c34a6a
       crdtsync session diff f6c34a6a 019a77c2
     """
     from difflib import unified_diff
 
-    from crdtsync.sessions import Sessions
-    from crdtsync.sessions.conversation.show import shown
+    from crdtsync.sessions.conversation.show import edited, shown
 
-    with connect(settings) as client:
-        sessions = Sessions(client)
+    with _sessions(settings) as sessions:
+        if other is None:
+            _print_texts(edited(sessions.conversation(session)))
+            return
         left, right = sessions.get(session).id, sessions.get(other).id
         one, two = ([line for text in shown(sessions.conversation(name)) for line in text.splitlines()]
                     for name in (left, right))  # fmt: skip
-        for line in unified_diff(one, two, left, right, n=1, lineterm=""):
-            output.whole(f"{line}\n".encode("utf-8", "replace"))
+        _print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
+
+
+@state_command("log")
+@_session_argument
+@pass_settings
+def log(settings: Settings, session: str) -> None:
+    """Print a saved session a turn a line: its number, when it began, its calls, and what was asked for.
+
+    \b
+    Example:
+      crdtsync session log f6c34a6a
+    """
+    from crdtsync.sessions.conversation.show import logged
+
+    with _sessions(settings) as sessions:
+        _print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
 
 
 @state_command("share")
@@ -397,29 +394,26 @@ def share(settings: Settings, session: str, to: str) -> None:
     Example:
       crdtsync session share f6c34a6a api --space mine
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        _print_saved(settings, Sessions(client).share(session, to))
+    with _sessions(settings) as sessions:
+        _print_saved(settings, sessions.share(session, to))
 
 
 @state_command("prune")
 @click.option("--older", "older_s", metavar="DURATION", type=DURATION, help="Those that were saved last so long ago.")
 @click.option("--over", "bytes_max", metavar="SIZE", type=SIZE, help="The oldest, if all take more than this.")
+@click.option("--always", is_flag=True, help="From now on, on every host: each session save does the same.")
 @pass_settings
-def prune(settings: Settings, older_s: float | None, bytes_max: int | None) -> None:
+def prune(settings: Settings, older_s: float | None, bytes_max: int | None, *, always: bool) -> None:
     """Delete old saved sessions from the shared state; the agents' own files stay.
 
     \b
     Example:
-      crdtsync session prune --older 30d --over 2GB
+      crdtsync session prune --older 30d --over 2GB --always
     """
-    from crdtsync.sessions import fleet
-
     if older_s is None and bytes_max is None:
         raise click.UsageError("say --older or --over.")
-    with connect(settings) as client:
-        for saved in fleet.prune(client, older_s, bytes_max):
+    with _sessions(settings) as sessions:
+        for saved in sessions.prune(older_s, bytes_max, always=always):
             output.result(settings, f"{saved.id}  {saved.title}", {"id": saved.id})
 
 
@@ -451,30 +445,29 @@ def receive(settings: Settings) -> None:
 @state_command("show")
 @_session_argument
 @click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
-@click.option("--raw", is_flag=True, help="The lines, as the agent wrote them.")
+@click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
 @pass_settings
-def show(settings: Settings, session: str, turns: str | None, raw: bool) -> None:
+def show(settings: Settings, session: str, turns: str | None, file: str | None) -> None:
     """Print what was said and done in a saved session, by turns; with --json what is known of it.
 
     \b
     Example:
       crdtsync session show f6c34a6a --turns 3-5
     """
-    from crdtsync.sessions import Sessions
     from crdtsync.sessions.conversation.show import shown
 
-    with connect(settings) as client:
-        sessions = Sessions(client)
+    with _sessions(settings) as sessions:
         saved = sessions.get(session)
         if settings.json:
             output.line(output.record(_fields(saved)))
             return
-        if raw:
-            for piece in sessions.files(saved)["main"]:
+        if file is not None:
+            if file not in saved.files:
+                raise absent(f"session {saved.id} has no file {file}: show --json names them")
+            for piece in sessions.files(saved)[file]:
                 output.write(piece.content)
             return
-        for text in shown(sessions.conversation(saved.id), turns, sessions.excluded(saved.id)):
-            output.whole(f"{text}\n".encode("utf-8", "replace"))
+        _print_texts(shown(sessions.conversation(saved.id), turns, sessions.excluded(saved.id)))
 
 
 @state_command("drop")
@@ -487,10 +480,7 @@ def drop(settings: Settings, session: str) -> None:
     Example:
       crdtsync session drop f6c34a6a
     """
-    from crdtsync.sessions import Sessions
-
-    with connect(settings) as client:
-        sessions = Sessions(client)
+    with _sessions(settings) as sessions:
         saved = sessions.get(session)
         sessions.drop(saved.id)
     output.result(settings, saved.id, {"id": saved.id})
@@ -548,6 +538,11 @@ def _is_up(settings: Settings) -> bool:
             one.connect(path)
             return True
     return False
+
+
+def _print_texts(texts: Iterable[str]) -> None:
+    for text in texts:
+        output.whole(f"{text}\n".encode("utf-8", "replace"))
 
 
 def _print_saved(settings: Settings, result: SaveResult) -> None:
@@ -622,7 +617,7 @@ def _fields(saved: Saved) -> dict[str, Any]:
 
 
 for _command in (
-    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, follow, search, diff,
+    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, log, follow, search, diff,
     share, prune, drop, hook,
 ):  # fmt: skip
     session.add_command(_command)
