@@ -19,6 +19,8 @@ from benchmarks import (
     page,
     past,
     profile,
+    sessions,
+    together,
 )
 from benchmarks.context import command as context
 from benchmarks.rivals import command as rivals
@@ -51,6 +53,8 @@ main.add_command(page.main, "page")
 main.add_command(past.main, "past")
 main.add_command(profile.main, "profile")
 main.add_command(rivals.main, "rivals")
+main.add_command(sessions.main, "sessions")
+main.add_command(together.main, "together")
 
 if __name__ == "__main__":
     main(prog_name="./dev bench")

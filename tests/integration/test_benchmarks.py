@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import idle, mcp_sessions, new_node, overwrites
+from benchmarks import idle, mcp_sessions, new_node, overwrites, sessions
 from benchmarks.gauges import Live, Reading, percentile, slope
 from benchmarks.pacing import Answer, Paced
 from crdtsync.core.sync.change_feed import CREDIT_BYTES_MAX
@@ -166,6 +166,15 @@ async def test_mcp_sessions_take_little_and_go_with_their_clients():
     found = await mcp_sessions.measure(sessions=2, seconds=2.0, pace_s=0.0)
     assert 30 < found.samples[-1].shared_most < 80  # two share little; a vocabulary of tokens alone takes 37
     assert found.orphans == 0
+
+
+@pytest.mark.slow
+async def test_a_long_session_is_followed_loaded_and_handed_over():
+    found = await sessions.measure(size=300_000, begun=200_000, rate=50_000)
+    assert found["followed_bytes"] >= 90_000
+    assert found["lag_there_p50_s"] > 0
+    assert 0 < found["wire_ratio"] < 1
+    assert found["handover_cpu_s"] > 0
 
 
 # -- the commands ------------------------------------------------------------------------------------------------------
