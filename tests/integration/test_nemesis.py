@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.lan import has_namespaces
 from tests.nemesis.agents import Watcher
 from tests.nemesis.history import History
+from tests.nemesis.hosts import Disk
 from tests.nemesis.plants import PLANTS
 from tests.nemesis.run import Plan, run
 
@@ -33,6 +35,20 @@ def test_some_seconds_of_everything_that_goes_wrong() -> None:
     assert not report.found, "\n".join([f"./dev nemesis --seed {plan.seed}", *report.lines()])
     assert sum(report.faults.values()) >= 4, report.lines()
     assert sum(op.outcome == "done" for op in report.history.ops) > 200, report.lines()
+
+
+def test_a_disk_that_was_emptied_is_not_full_after_it_breaks(tmp_path: Path) -> None:
+    """As it is for a daemon that flushes while the disk is full, and not after."""
+    disk = Disk(tmp_path)
+    try:
+        disk.fill(0)
+        disk.flush()
+        disk.empty()
+        disk.abort()
+        disk.repair()
+        assert not list(disk.place.glob("filling"))
+    finally:
+        disk.close()
 
 
 def test_a_watcher_whose_daemon_is_down_when_it_begins_follows_it_when_it_comes() -> None:

@@ -56,9 +56,18 @@ class Disk:
                     return
 
     def empty(self) -> None:
-        """Give it back."""
+        """Give it back, and durably: else a repair of what breaks next brings the file back, and the disk is full."""
         with suppress(FileNotFoundError):
             (self.place / "filling").unlink()
+        self.flush()
+
+    def flush(self) -> None:
+        """What was made and deleted here is so whatever breaks next."""
+        place = os.open(self.place, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
 
     def abort(self) -> None:
         """Become read-only under all that is open, as ext4 does when the device fails."""

@@ -145,20 +145,23 @@ def _run(plan: Plan, hosts: Hosts, say: Say) -> Report:
 def _heal(hosts: Hosts, report: Report) -> None:
     started = monotonic()
     daemons = list(hosts.daemons.values())
+    last = ""
 
     def is_equal() -> bool:
+        nonlocal last
         for daemon in daemons:
             if not daemon.is_running:
                 _restart(daemon, report)
         try:
-            return not differences(daemons)
-        except OSError:
-            return False  # one that has just met an error of its disk
+            last = differences(daemons)
+        except OSError as error:  # one that has just met an error of its disk
+            last = repr(error)
+        return not last
 
     try:
         wait_until(is_equal, HEAL_S, "all hosts hold the same")
     except AssertionError as error:
-        report.found.append(f"not converged: {error}")
+        report.found.append(f"not converged: {error}; {last}")
     report.heal_s = monotonic() - started
 
 
