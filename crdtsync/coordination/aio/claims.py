@@ -214,7 +214,7 @@ class AsyncLease:
             if others:
                 raise refusal(self.key, others) from None
             self.fence = await self._state.bind(self._path, self._version if self._keep else None)
-            await self._write(HELD, seen=mismatch.current.version)  # who asked too has an earlier fence by now
+            await self._write(HELD, seen=mismatch.current.version)  # the asks of others end: their fences may be older
 
     async def _write(self, what: str, **over: Any) -> None:
         """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes

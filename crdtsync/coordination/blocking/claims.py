@@ -216,7 +216,7 @@ class Lease:
             if others:
                 raise refusal(self.key, others) from None
             self.fence = self._state.bind(self._path, self._version if self._keep else None)
-            self._write(HELD, seen=mismatch.current.version)  # who asked too has an earlier fence by now
+            self._write(HELD, seen=mismatch.current.version)  # the asks of others end: their fences may be older
 
     def _write(self, what: str, **over: Any) -> None:
         """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes
