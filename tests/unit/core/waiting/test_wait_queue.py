@@ -402,11 +402,16 @@ def test_who_asks_for_all_that_are_reached_waits_for_no_other(trio):
     assert ann.set("k", 2, w="reached", timeout=1000)["nodes"] == 1
 
 
-def test_a_write_that_all_have_stands_also_while_it_waits_for_what_they_had_written(pair, monkeypatch):
-    """It is on both disks: if the commit of another write fails then, nobody may say that it is not done."""
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_write_that_all_have_stands_also_while_it_waits_for_what_they_had_written(pair, monkeypatch, is_at_once):
+    """It is on both disks: if the commit of another write fails then, or in the turn in which the waiting begins,
+    nobody may say that it is not done.
+    """
     a, b = pair["a"], pair["b"]
     ann, bob = a.agent(), b.agent()
     request = held_there_before_theirs(pair, ann, bob, monkeypatch)
+    if not is_at_once:
+        assert waits(ann, request)
     ann.write("set", key="other", value=pack(2))
     a.refuse(NoSpace("the disk is full"))
     assert request not in ann.replies
@@ -433,7 +438,6 @@ def held_there_before_theirs(pair, ann, bob, monkeypatch):
         without_credit.setattr(change_feed, "CREDIT_BYTES_MAX", 0)
         pair["b"].turn()
     wire.deliver(pair["a"])
-    assert waits(ann, request)
     return request
 
 
@@ -441,6 +445,7 @@ def test_who_was_told_that_all_have_it_knows_what_they_had_written_before(pair, 
     """An acknowledgement can overtake a change that waits for credit."""
     ann, bob = pair["a"].agent(), pair["b"].agent()
     request = held_there_before_theirs(pair, ann, bob, monkeypatch)
+    assert waits(ann, request)
     assert ann.get("j") is None
     pair.run(1)
     assert ann.result(request)["nodes"] == 2
