@@ -12,7 +12,15 @@ from crdtsync.client.aio.stream import HELLO_TIMEOUT_S
 from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
-from crdtsync.client.protocol.in_flight import WAIT_GRACE_S, WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.in_flight import (
+    AHEAD_MAX,
+    WAIT_GRACE_S,
+    WRITES_MAX,
+    InFlight,
+    Pending,
+    closed,
+    timed_out,
+)
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
@@ -116,6 +124,7 @@ class AsyncConnection:
         self._room = asyncio.Event()
         self._turn = asyncio.Lock()
         self._queued = 0
+        self._ahead: list[Pending] = []  # were begun, and may not be done
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._is_closed = False
@@ -163,6 +172,25 @@ class AsyncConnection:
             if not pending.done:
                 self._table.abandon(pending)
                 self._room.set()
+
+    def begin(self, pending: Pending, deadline: float) -> bool:
+        """Send a request that reads, for :meth:`finish` to wait for; False: not now, nothing was done."""
+        self._ahead = [one for one in self._ahead if not one.done]
+        if len(self._ahead) >= AHEAD_MAX or self._link is None or self._queued or not self._has_room(is_write=False):
+            return False
+        pending.limit = pending.deadline = deadline
+        pending.waker = self._send(pending, is_write=False)
+        self._ahead.append(pending)
+        return True
+
+    async def finish(self, pending: Pending, deadline: float) -> None:
+        """Wait until a request that was begun is done."""
+        pending.limit = pending.deadline = deadline
+        try:
+            await pending.waker
+        finally:
+            if not pending.done:
+                self._table.abandon(pending)
 
     def close(self) -> None:
         """End the connection; requests in flight fail."""

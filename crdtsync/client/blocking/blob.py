@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from crdtsync.client.blocking.methods.blobs import BlobMethods
     from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.protocol.steps import Call
     from crdtsync.client.values.results import Entry
 
 
@@ -24,8 +25,9 @@ class Blob:
     """The bytes of a blob, read as a file opened in binary mode is: in order, or from where :meth:`seek` goes.
 
     What is read stays the blob that it was when it was opened. If that is removed or replaced meanwhile, reading goes
-    on while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most one
-    part of 512 KiB is in memory. Whoever reads all of it in order has it compared with ``sha256`` at the end.
+    on while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most three
+    parts of 512 KiB are in memory: the daemon is asked for the next ones of whoever reads in order. Whoever reads all
+    of it in order has it compared with ``sha256`` at the end.
     """
 
     def __init__(self, session: BlobMethods, operations: Operations, entry: Entry) -> None:
@@ -44,6 +46,7 @@ class Blob:
         self._upload = manifest.upload
         self._position = 0
         self._part: tuple[int, bytes] | None = None
+        self._ahead: tuple[int, Call[bytes]] | None = None  # the part that was asked for, and is not needed yet
         self._hash = sha256()
         self._hashed = 0
 
@@ -70,12 +73,27 @@ class Blob:
         if self.closed:
             raise ValueError("the blob is closed")
         if self._part is None or self._part[0] != number:
-            call = blobs.read_part(self._operations, self.key, self._upload, number)
-            self._part = number, self._session.run(call, self._session.timeout_s)
+            self._part = number, self._fetch(number)
         data = self._part[1]
         if len(data) != min(PART_BYTES, self.size - number * PART_BYTES):
             raise DamagedValue(f"part {number} of the blob {self.key!r} is not as long as it was", key=self.key)
         return data
+
+    def _fetch(self, number: int) -> bytes:
+        """A part; the one after it is asked for before, if this is not the first that is read here."""
+        session = self._session
+        ahead, self._ahead = self._ahead, None
+        call = ahead[1] if ahead is not None and ahead[0] == number else None
+        if call is None:
+            call = blobs.read_part(self._operations, self.key, self._upload, number)
+            is_begun = session.begin(call, session.timeout_s)
+        else:
+            is_begun = True
+        if self._part is not None and self._part[0] == number - 1 and (number + 1) * PART_BYTES < self.size:
+            later = blobs.read_part(self._operations, self.key, self._upload, number + 1)
+            if session.begin(later, session.timeout_s):
+                self._ahead = number + 1, later
+        return (session.finish if is_begun else session.run)(call, session.timeout_s)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place, as of a file; where that is."""
@@ -103,7 +121,7 @@ class Blob:
 
     def close(self) -> None:
         """Let go of what is in memory; no more can be read."""
-        self.closed, self._part = True, None
+        self.closed, self._part, self._ahead = True, None, None
 
     def __iter__(self) -> Iterator[bytes]:
         """What is left, piece by piece."""

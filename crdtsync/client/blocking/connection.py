@@ -19,7 +19,15 @@ from crdtsync.client.blocking.stream import Channel, dial_when_up
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import FrameReader, encode_hello
-from crdtsync.client.protocol.in_flight import WAIT_GRACE_S, WRITES_MAX, InFlight, Pending, closed, timed_out
+from crdtsync.client.protocol.in_flight import (
+    AHEAD_MAX,
+    WAIT_GRACE_S,
+    WRITES_MAX,
+    InFlight,
+    Pending,
+    closed,
+    timed_out,
+)
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
@@ -68,6 +76,7 @@ class Connection:
         self._table = InFlight(self.horizon)
         self._leader: Pending | None = None
         self._followers: dict[int, Pending] = {}
+        self._ahead: list[Pending] = []  # were begun, and may not be done
         self._channel: Channel | None = None
         self._frames = FrameReader()
 
@@ -96,20 +105,52 @@ class Connection:
                 return
             while not self._send(pending, is_write=is_write):
                 self._wait_for_room(pending)
-            while not pending.done:
-                waker = self._enlist(pending)
-                if waker is None:
-                    self._lead(pending)
-                    continue
-                while not waker.acquire(timeout=_left_s(pending.deadline)) and not pending.done:
-                    if monotonic() >= pending.deadline:  # a new connection may have made that later
-                        raise timed_out(pending)
+            self._wait(pending)
         finally:
-            try:
-                self._leave(pending)
-            except BaseException:  # a signal handler's, halfway: whoever stayed the leader would hold up all others
-                self._leave(pending)
-                raise
+            self._end(pending)
+
+    def begin(self, pending: Pending, deadline: float) -> bool:
+        """Send a request that reads, for :meth:`finish` to wait for; False: not now, nothing was done."""
+        with self._mutex:
+            self._ahead = [one for one in self._ahead if not one.done]
+            if len(self._ahead) >= AHEAD_MAX or self._channel is None:
+                return False
+            self._ahead.append(pending)
+        pending.limit = pending.deadline = deadline
+        try:
+            self._send(pending, is_write=False)
+        except BaseException:
+            self._end(pending)
+            raise
+        return True
+
+    def finish(self, pending: Pending, deadline: float) -> None:
+        """Wait until a request that was begun is done; its reply may have been there for long, and nobody read it."""
+        pending.limit = pending.deadline = deadline
+        if not (pending.done or pending in self._ahead):  # begun by the process of which this is a child
+            self.ask(pending, deadline, is_write=False)
+            return
+        try:
+            self._wait(pending)
+        finally:
+            self._end(pending)
+
+    def _wait(self, pending: Pending) -> None:
+        while not pending.done:
+            waker = self._enlist(pending)
+            if waker is None:
+                self._lead(pending)
+                continue
+            while not waker.acquire(timeout=_left_s(pending.deadline)) and not pending.done:
+                if monotonic() >= pending.deadline:  # a new connection may have made that later
+                    raise timed_out(pending)
+
+    def _end(self, pending: Pending) -> None:
+        try:
+            self._leave(pending)
+        except BaseException:  # a signal handler's, halfway: whoever stayed the leader would hold up all others
+            self._leave(pending)
+            raise
 
     def attach(self, deadline: float, until: float = 0.0) -> None:
         """Connect, introduce ourselves and send what is in flight; while there is no daemon, try ``until`` then again.

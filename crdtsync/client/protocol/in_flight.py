@@ -32,6 +32,11 @@ WAIT_GRACE_S = 2.0
 WRITES_MAX = 1024
 """Writes in flight at a time; also how many of a client's writes the daemon remembers."""
 
+AHEAD_MAX = 2
+"""Requests that were begun and that nobody waits for yet. Their replies are parts of blobs: so few of 512 KiB do not
+keep the daemon, which stops at 1 MiB that is not read, from reading what is sent meanwhile.
+"""
+
 
 class Pending:
     """One request on its way: filled in when its answer, or the reason that there will be none, is known."""

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,12 @@ class Peer:
         self.socket = sock
         self.hello: dict[str, Any] = {}
 
-    def greet(self, database: bytes = b"d" * 16) -> None:
+    def greet(self, database: bytes = b"d" * 16, features: Sequence[str] = ()) -> None:
         """Answer the hello."""
         request_id, operation, self.hello = self.receive()
         assert (request_id, operation) == (1, "hello")
-        self.reply(1, {"protocol": 1, "version": "0", "node": "n", "name": "n", "database": database})
+        about = {"protocol": 1, "version": "0", "node": "n", "name": "n", "database": database}
+        self.reply(1, {**about, "features": [*features]})
 
     def receive(self) -> tuple[int, str, dict[str, Any]]:
         """The next request."""

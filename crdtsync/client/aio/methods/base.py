@@ -72,6 +72,15 @@ class AsyncMethods:
                 raise
             raise unfit(step, missing) from missing
 
+    def begin(self, call: Call[T], timeout_s: float) -> bool:
+        """Send a request that reads, whose outcome :meth:`finish` waits for; False: not now. For the same."""
+        return self._connection.begin(call, monotonic() + timeout_s)
+
+    async def finish(self, call: Call[T], timeout_s: float) -> T:
+        """The outcome of a request that was begun."""
+        await self._connection.finish(call, monotonic() + timeout_s)
+        return call.outcome()
+
     async def _do(self, step: Step, deadline: float) -> Any:  # Any: see Steps
         if isinstance(step, Call):
             return await self._call(step, deadline)

@@ -73,6 +73,15 @@ class Methods:
                 raise
             raise unfit(step, missing) from missing
 
+    def begin(self, call: Call[T], timeout_s: float) -> bool:
+        """Send a request that reads, whose outcome :meth:`finish` waits for; False: not now. For the same."""
+        return self._connection.begin(call, monotonic() + timeout_s)
+
+    def finish(self, call: Call[T], timeout_s: float) -> T:
+        """The outcome of a request that was begun."""
+        self._connection.finish(call, monotonic() + timeout_s)
+        return call.outcome()
+
     def _do(self, step: Step, deadline: float) -> Any:  # Any: see Steps
         if isinstance(step, Call):
             return self._call(step, deadline)

@@ -2,11 +2,14 @@
 
 import threading
 import time
+from hashlib import sha256
 
+import msgpack
 import pytest
 
 from crdtsync import AsyncClient, CrdtSyncError, DaemonUnavailable, OutcomeUnknown, Refused, Timeout, UnknownSpace
 from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.blobs import PART_BYTES
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -371,3 +374,87 @@ async def test_a_batch_that_fails_inside_sends_nothing(connect):
     with pytest.raises(ZeroDivisionError):
         await fail()
     await client.status()
+
+
+PARTS = [bytes([number]) * PART_BYTES for number in range(3)] + [b"the end"]
+BLOB = {
+    "size": 3 * PART_BYTES + 7,
+    "sha256": sha256(b"".join(PARTS)).hexdigest(),
+    "media_type": None,
+    "upload": "0" * 24,
+}
+
+
+def tell_of_a_blob(peer):
+    """Who comes asks for the entry of one first."""
+    peer.greet(features=["blobs"])
+    peer.reply(peer.receive()[0], {**GOT, "kind": "blob", "value": msgpack.packb(BLOB), "agent": "ann", "node": "n"})
+
+
+def part_asked_for(peer):
+    """The next request, and the number of the part that it asks for."""
+    request_id, operation, arguments = peer.receive()
+    assert operation == "blob_read"
+    return request_id, arguments["part"]
+
+
+def give(peer, request_id, number):
+    peer.reply(request_id, {"value": PARTS[number]})
+
+
+async def test_who_reads_a_blob_in_order_has_the_next_part_asked_for(connect):
+    def scene(peer):
+        tell_of_a_blob(peer)
+        give(peer, *part_asked_for(peer))
+        second, third = part_asked_for(peer), part_asked_for(peer)  # before the second is answered
+        assert (second[1], third[1]) == (1, 2)
+        give(peer, *third)
+        give(peer, *second)
+        fourth = part_asked_for(peer)
+        peer.reply(peer.receive()[0], GOT)  # somebody else's request does not wait behind what is read ahead
+        give(peer, *fourth)
+
+    client = await connect(scene)
+    blob = await client.get_blob("k")
+    for number in range(3):
+        assert await blob.read(PART_BYTES) == PARTS[number]
+    assert await client.get("k") == 42
+    assert await blob.read() == PARTS[3]
+
+
+async def test_what_is_read_ahead_is_asked_for_again_after_a_cut(connect):
+    def cut(peer):
+        tell_of_a_blob(peer)
+        give(peer, *part_asked_for(peer))
+        give(peer, *part_asked_for(peer))
+        assert part_asked_for(peer)[1] == 2
+
+    def whole(peer):
+        peer.greet(features=["blobs"])
+        given = {0, 1}
+        while given != {0, 1, 2, 3}:
+            request_id, number = part_asked_for(peer)
+            give(peer, request_id, number)
+            given.add(number)
+
+    client = await connect(cut, whole)
+    blob = await client.get_blob("k")
+    assert await blob.read() == b"".join(PARTS)
+
+
+async def test_who_reads_here_and_there_is_given_no_more_than_that(connect):
+    asked = []
+
+    def scene(peer):
+        tell_of_a_blob(peer)
+        for _ in range(3):
+            request_id, number = part_asked_for(peer)
+            asked.append(number)
+            give(peer, request_id, number)
+
+    client = await connect(scene)
+    blob = await client.get_blob("k")
+    for number in (2, 0, 2):
+        blob.seek(number * PART_BYTES + 5)
+        assert await blob.read(1) == PARTS[number][:1]
+    assert asked == [2, 0, 2]
