@@ -12,7 +12,15 @@ import pytest
 
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import healed
-from tests.harness.frameworks import FRAMEWORKS, environment, program_of_the_page, python_with, run_with, source_of
+from tests.harness.frameworks import (
+    FRAMEWORKS,
+    environment,
+    passes,
+    program_of_the_page,
+    python_with,
+    run_with,
+    source_of,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -37,6 +45,10 @@ def test_crewais_own_tests(daemon: Daemon) -> None:
         env=variables, cwd=source_of(NAME, NAME), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert re.search(r"\b236 passed, 7 deselected\b", done.stdout), done.stdout[-5000:] + done.stderr[-1000:]
+
+
+def test_of_what_cannot_be_read_the_value_before_counts(daemon: Daemon) -> None:
+    passes(NAME, "unreadable.py", SOCKET=daemon.socket)
 
 
 def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) -> None:

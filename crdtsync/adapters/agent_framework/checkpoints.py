@@ -100,9 +100,13 @@ class CrdtCheckpointStorage(Attached):
             encoded = None if blob is None else json.loads(blob.read())
         except (CrdtSyncError, ValueError) as error:
             raise WorkflowCheckpointException(f"{key} cannot be read: {error}") from error
-        if encoded is None:
+        if blob is None:
             raise WorkflowCheckpointException(f"there is no checkpoint {key}")
-        return WorkflowCheckpoint.from_dict(decoded(encoded, self._allowed))
+        plain = decoded(encoded, self._allowed)
+        try:
+            return WorkflowCheckpoint.from_dict(plain)
+        except Exception as error:
+            raise WorkflowCheckpointException(f"{key} holds no checkpoint: {error!r}") from error
 
     def _newest_first(self, workflow: str) -> Iterator[WorkflowCheckpoint]:
         below = self._keys.below(CHECKPOINTS)

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr
 from pydantic_core import to_jsonable_python
 
 from crdtsync.adapters.keys import Keys
+from crdtsync.adapters.readable import newest_readable
 from crdtsync.client import Client
 
 if TYPE_CHECKING:
@@ -67,9 +68,12 @@ class CrdtFlowPersistence(FlowPersistence):
         self._state.set(self._key(FLOWS, flow_uuid), _stored(method_name, state_data), w=self.w)
 
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
-        """The newest state of a flow; None if there is none."""
-        found = self._state.get(self._key(FLOWS, flow_uuid))
-        return None if found is None else dict(found["state"])
+        """The newest state of a flow that can be read; None if there is none.
+
+        :raises ValueError: something is there, and nothing that can be read.
+        """
+        entry = self._state.entry(self._key(FLOWS, flow_uuid))
+        return None if entry is None else newest_readable(self._state, entry, _state_of)
 
     def save_pending_feedback(
         self, flow_uuid: str, context: PendingFeedbackContext, state_data: dict[str, Any] | BaseModel
@@ -83,16 +87,14 @@ class CrdtFlowPersistence(FlowPersistence):
     def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
         """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait.
 
-        :raises ValueError: it would ask a model elsewhere than ``llm_settings`` says.
+        :raises ValueError: it would ask a model elsewhere than ``llm_settings`` says, or nothing there can be read.
         """
-        from crewai.flow.async_feedback.types import PendingFeedbackContext
-
-        found = self._state.get(self._key(PENDING, flow_uuid))
-        if found is None:
+        entry = self._state.entry(self._key(PENDING, flow_uuid))
+        if entry is None:
             return None
-        context = json.loads(found["context"])
-        self._check(flow_uuid, context.get("llm"))
-        return dict(found["state"]), PendingFeedbackContext.from_dict(context)
+        state, context, llm = newest_readable(self._state, entry, _pending)
+        self._check(flow_uuid, llm)
+        return state, context
 
     def _check(self, flow_uuid: str, llm: Any) -> None:
         """That a model's settings are those that any agent may choose, or that this program has named."""
@@ -127,6 +129,18 @@ def _stored(method: str, state: dict[str, Any] | BaseModel) -> dict[str, Any]:
         "method": method,
         "state": _plain(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)),
     }
+
+
+def _state_of(stored: Any) -> dict[str, Any]:
+    return dict(stored["state"])
+
+
+def _pending(stored: Any) -> tuple[dict[str, Any], PendingFeedbackContext, Any]:
+    """The state of a flow that waits, what it needs to go on, and the model that it asks then."""
+    from crewai.flow.async_feedback.types import PendingFeedbackContext
+
+    context = json.loads(stored["context"])
+    return _state_of(stored), PendingFeedbackContext.from_dict(context), context.get("llm")
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.readable import newest_readable
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -123,9 +124,12 @@ class CrdtMemoryStorage(Attached):
         return [(_handed_over(records[at]), float(scores[at])) for at in best if scores[at] >= min_score]
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """The record with an id; None if there is none."""
-        found = self._client.get(self._keys.key(RECORDS, record_id))
-        return None if found is None else _handed_over(_loaded(found))
+        """The record with an id, the newest that can be read; None if there is none.
+
+        :raises ValueError: something is there, and nothing that can be read.
+        """
+        entry = self._client.entry(self._keys.key(RECORDS, record_id))
+        return None if entry is None else _handed_over(newest_readable(self._client, entry, _loaded))
 
     def list_records(self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
         """The records of a scope, newest first."""

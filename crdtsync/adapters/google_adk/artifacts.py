@@ -9,6 +9,7 @@ A blob's ``meta`` says what kind of part it is: {"part": without its bytes, "cus
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,13 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from crdtsync.adapters.attached import Attached, settled
-from crdtsync.errors import VersionMismatch
+from crdtsync.adapters.readable import readable
+from crdtsync.errors import KindMismatch, VersionMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client import Entry
+
+log = logging.getLogger(__name__)
 
 REFERENCES_MAX = 5
 NUMBER_CHARS = 10
@@ -91,7 +95,11 @@ class CrdtArtifactService(Attached, BaseArtifactService):
     async def load_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
-        """A version, or the newest one; None if there is none. References to other artifacts are followed."""
+        """A version, or the newest one that can be read; None if there is none. References to other artifacts are
+        followed.
+
+        :raises InputValidationError: what is there cannot be read.
+        """
         scope: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
         file, of = filename, session_id
         for depth in range(REFERENCES_MAX, -1, -1):
@@ -105,9 +113,31 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         return None
 
     def _load(self, place: str, version: int | None) -> types.Part | None:
-        if version is None:
-            version = max(self._versions(place), default=None)
-        blob = None if version is None else self._client.get_blob(f"{place}{version:010}")
+        error: InputValidationError | None = None
+        for number in sorted(self._versions(place), reverse=True) if version is None else [version]:
+            if error is not None:
+                log.warning("the artifact before it counts: %s", error)
+            try:
+                return self._part(f"{place}{number:010}")
+            except InputValidationError as unreadable:
+                error = unreadable
+        if error is not None:
+            raise error
+        return None
+
+    def _part(self, key: str) -> types.Part | None:
+        """The artifact that a key holds; None if it holds none.
+
+        :raises InputValidationError: it cannot be read.
+        """
+        try:
+            return self._loaded(key)
+        except (AttributeError, KindMismatch, TypeError, ValueError) as error:
+            message = f"{key} cannot be read: {error}"
+            raise InputValidationError(message) from error
+
+    def _loaded(self, key: str) -> types.Part | None:
+        blob = self._client.get_blob(key)
         if blob is None:
             return None
         with blob:
@@ -155,7 +185,9 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         place = self._place(app_name, user_id, filename, session_id)
         owner = None if filename.startswith(OF_USER) else session_id
         entries = await settled(self._client.entries, place, values=False)
-        return [_version(each, app_name, user_id, filename, owner) for each in entries if _number(each.key) is not None]
+        stored = [each for each in entries if _number(each.key) is not None]
+        found = readable(place, stored, lambda entry: _version(entry, app_name, user_id, filename, owner))
+        return [version for _, version in found]
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None

@@ -19,7 +19,8 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
-from crdtsync.client import Client
+from crdtsync.adapters.readable import readable
+from crdtsync.client import Client, Entry
 from crdtsync.context import Search
 
 RESULTS_MAX = 10
@@ -100,15 +101,14 @@ class CrdtMemoryService(Attached, BaseMemoryService):
     def _found(self, app: str, user: str, query: str) -> SearchMemoryResponse:
         below = self._keys.below("memory", app, user)
         found = [self._client.entry(each.key) for each in self._search.search(query, prefix=below, limit=RESULTS_MAX)]
+        held = [entry for entry in found if entry is not None]
         return SearchMemoryResponse(
-            memories=[
-                MemoryEntry.model_validate_json(
-                    json.dumps({**(entry.meta or {}), "id": self._keys.names(entry.key)[-1]})
-                )
-                for entry in found
-                if entry is not None
-            ]
+            memories=[memory for entry in held for _, memory in readable(entry.key, [entry], self._memory)]
         )
+
+    def _memory(self, entry: Entry) -> MemoryEntry:
+        meta = {**(entry.meta or {}), "id": self._keys.names(entry.key)[-1]}
+        return MemoryEntry.model_validate_json(json.dumps(meta))
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Delete a memory; what was said is not remembered again."""

@@ -9,6 +9,7 @@ google-adk/app/APP                     a map: the app's state
 from __future__ import annotations
 
 import json
+import logging
 import time
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from crdtsync.client import Entry
     from crdtsync.client.operations.batch import Batch
+
+log = logging.getLogger(__name__)
 
 LOCKS = [Lock() for _ in range(64)]
 FIELD = "state/"
@@ -79,13 +82,19 @@ class CrdtSessionService(Attached, BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """A session with its events, or those that ``config`` asks for; None if there is none."""
+        """A session with its events, or those that ``config`` asks for; None if there is none.
+
+        :raises SessionNotFoundError: what is there is no session.
+        """
         return await settled(self._get, app_name, user_id, session_id.strip(), config)
 
     def _get(self, app: str, user: str, session_id: str, config: GetSessionConfig | None) -> Session | None:
         entry = self._client.entry(self._keys.key("session", app, user, session_id))  # before the events: what comes
         if entry is None:  # between makes the session stale, and is not taken for read
             return None
+        if not isinstance(entry.value, dict):
+            message = f"{entry.key} cannot be read: it holds no session"
+            raise SessionNotFoundError(message)
         session = _session(entry, app, user, session_id, {**self._state("app", app), **self._state("user", app, user)})
         last, after = (None, None) if config is None else (config.num_recent_events, config.after_timestamp)
         if last != 0:
@@ -111,11 +120,12 @@ class CrdtSessionService(Attached, BaseSessionService):
         of_users: dict[str, dict[str, Any]] = {}
         sessions = []
         for entry in self._client.entries(self._keys.below("session", app, *([] if user_id is None else [user_id]))):
-            _, user, session_id, *more = self._keys.names(entry.key)
-            if user not in of_users:
-                of_users[user] = self._state("user", app, user)
+            names = self._keys.names(entry.key)
             whole = entry if entry.value is not None else self._client.entry(entry.key)
-            if whole is not None and isinstance(whole.value, dict) and not more:
+            if whole is not None and isinstance(whole.value, dict) and len(names) == 3:
+                _, user, session_id = names
+                if user not in of_users:
+                    of_users[user] = self._state("user", app, user)
                 sessions.append(_session(whole, app, user, session_id, {**of_app, **of_users[user]}))
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)
@@ -179,7 +189,12 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     def _state(self, kind: str, *names: str) -> dict[str, Any]:
         """The state of an app or a user, as a session shows it."""
-        return _state(self._client.get(self._keys.key(kind, *names)), f"{kind}:")
+        key = self._keys.key(kind, *names)
+        fields = self._client.get(key)
+        if not isinstance(fields, dict | None):
+            log.warning("%s holds no state, and is left out", key)
+            return {}
+        return _state(fields, f"{kind}:")
 
     def _record(self, batch: Batch, app: str, user: str, delta: Mapping[str, Any]) -> dict[str, Any]:
         """Record the changes of the states of the app and the user; returns those of the session, as fields."""
@@ -200,10 +215,13 @@ class CrdtSessionService(Attached, BaseSessionService):
 
 def _session(entry: Entry, app: str, user: str, session_id: str, shared: dict[str, Any]) -> Session:
     fields: dict[str, Any] = entry.value
+    updated = fields.get("updated", 0.0)
+    if not isinstance(updated, int | float):
+        log.warning("%s does not say when it was updated", entry.key)
+        updated = 0.0
     session = Session(
-        app_name=app, user_id=user, id=session_id,
-        state={**_state(fields, ""), **shared}, last_update_time=fields.get("updated", 0.0),
-    )  # fmt: skip
+        app_name=app, user_id=user, id=session_id, state={**_state(fields, ""), **shared}, last_update_time=updated
+    )
     session._storage_update_marker = entry.version  # noqa: SLF001
     return session
 

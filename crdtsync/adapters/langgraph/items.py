@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import SearchItem, get_text_at_path
 
 from crdtsync.adapters.keys import Keys
+from crdtsync.adapters.readable import readable
 from crdtsync.context.compact.words import content_words
 
 if TYPE_CHECKING:
@@ -45,15 +46,18 @@ class Items:
         return tuple(self._keys.names(key)[:-1])
 
     def item(self, entry: Entry | None) -> SearchItem | None:
-        """The item that an entry holds; None if it holds none."""
-        if entry is None or not is_item(entry.value):
+        """The item that an entry holds; None if there is none, or, with a warning, if it holds something else."""
+        if entry is None:
             return None
+        return next((item for _, item in readable(entry.key, [entry], self._item)), None)
+
+    def _item(self, entry: Entry) -> SearchItem:
+        if not is_item(entry.value):
+            message = "it is no item of a store"
+            raise ValueError(message)
         *namespace, key = self._keys.names(entry.key)
         stored = entry.value
-        try:
-            return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
-        except ValueError:  # no dates
-            return None
+        return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
 
 
 def is_item(stored: Any) -> bool:

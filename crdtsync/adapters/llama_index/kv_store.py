@@ -12,6 +12,7 @@ from typing import Any
 from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.readable import newest_readable, readable
 
 
 class CrdtKVStore(Attached, BaseKVStore):
@@ -62,18 +63,22 @@ class CrdtKVStore(Attached, BaseKVStore):
                 self._client.set(key, json.loads(json.dumps(value)), seen=held.version, w=self._w)
 
     def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
-        """A value; None if there is none."""
-        value: dict[str, Any] | None = self._client.get(self._keys.key("data", collection, key))
-        return value
+        """A value, the newest that can be read; None if there is none.
+
+        :raises ValueError: something is there, and nothing that can be read.
+        """
+        entry = self._client.entry(self._keys.key("data", collection, key))
+        return None if entry is None else newest_readable(self._client, entry, _value)
 
     async def aget(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
         """As ``get``."""
         return await settled(self.get, key, collection)
 
     def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
-        """All values of a collection, by their keys."""
+        """All values of a collection that can be read, by their keys."""
         found = self._client.items(self._keys.below("data", collection))
-        return {self._keys.names(key)[-1]: value for key, value in found}
+        values = {key: value for key, stored in found for _, value in readable(key, [stored], _value)}
+        return {self._keys.names(key)[-1]: value for key, value in values.items()}
 
     async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
         """As ``get_all``."""
@@ -86,3 +91,10 @@ class CrdtKVStore(Attached, BaseKVStore):
     async def adelete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
         """As ``delete``."""
         return await settled(self.delete, key, collection)
+
+
+def _value(stored: Any) -> dict[str, Any]:
+    if not isinstance(stored, dict):
+        message = f"it is no dict but {type(stored).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # as what else cannot be read
+    return stored

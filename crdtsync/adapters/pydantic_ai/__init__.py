@@ -6,8 +6,8 @@ one is what is loaded, and the other one is a branch of it.
 
 - ``conversations``: the store
 
-May import: the public client, ``crdtsync.errors``, ``pydantic``, ``pydantic_ai.conversation_store`` and
-``pydantic_ai.messages``. It is an extra: ``pip install 'crdtsync[pydantic-ai]'``.
+May import: the public client, ``crdtsync.errors``, ``pydantic``, ``pydantic_ai.conversation_store``,
+``pydantic_ai.exceptions`` and ``pydantic_ai.messages``. It is an extra: ``pip install 'crdtsync[pydantic-ai]'``.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes, settled
-from crdtsync.adapters.readable import readable
+from crdtsync.adapters.readable import newest_readable, readable
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
@@ -50,9 +51,12 @@ class CrdtConversationStore(Attached, ConversationStore):
     # -- records ----------------------------------------------------------------------------------------------
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of a conversation; None if there is none."""
+        """The record of a conversation, the newest that can be read; None if there is none.
+
+        :raises UserError: something is there, and nothing that can be read.
+        """
         entry = await settled(self._client.entry, self._keys.key("record", conversation_id))
-        return None if entry is None else _record(entry)
+        return None if entry is None else await settled(self._record, entry)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records, or those of a scope, the one saved last first; at most ``limit``."""
@@ -61,7 +65,13 @@ class CrdtConversationStore(Attached, ConversationStore):
 
     def _records(self) -> list[ConversationRecord]:
         entries = self._client.entries(self._keys.below("record"))
-        return [record for entry in entries for _, record in readable(entry.key, [entry], _record)]
+        return [record for entry in entries for _, record in readable(entry.key, [entry], self._record)]
+
+    def _record(self, entry: Entry) -> ConversationRecord:
+        """The record that was saved last, with what others have saved as its branches."""
+        record = newest_readable(self._client, entry, _as_record, UserError)
+        lost = [tip for tip in _tips(entry) if tip not in (record.head_id, *record.branches)]
+        return replace(record, branches=[*lost, *record.branches])
 
     async def write_record(
         self,
@@ -79,7 +89,8 @@ class CrdtConversationStore(Attached, ConversationStore):
     def _write(self, record: ConversationRecord, new: Sequence[ConversationEntry], expected: str | None) -> None:
         key = self._keys.key("record", record.conversation_id)
         held = self._client.entry(key)
-        if (None if held is None else held.value["revision"]) != expected or not self._has(record.head_id, new):
+        revision = None if held is None else self._record(held).revision
+        if revision != expected or not self._has(record.head_id, new):
             raise ConversationConflict(record.conversation_id)
         if held is not None:  # what the others ended with is a branch, also where the record was read before they came
             lost = [each for each in _tips(held) if each not in (record.head_id, *record.branches)]
@@ -121,9 +132,10 @@ class CrdtConversationStore(Attached, ConversationStore):
     def _delete(self, conversation: str, expected: str) -> None:
         key = self._keys.key("record", conversation)
         held = self._client.entry(key)
-        if held is None or held.value["revision"] != expected:
+        record = None if held is None else self._record(held)
+        if held is None or record is None or record.revision != expected:
             raise ConversationConflict(conversation)
-        gone = self._own(_record(held))
+        gone = self._own(record)
         try:
             with self._client.batch(w=self._w) as batch:
                 batch.delete(key, if_version=held.version)
@@ -208,14 +220,13 @@ def _entry(name: str, stored: Any) -> tuple[ConversationEntry, str]:
     return ConversationEntry(id=name, parent_id=stored["parent"], message=message), stored["of"]
 
 
-def _record(entry: Entry) -> ConversationRecord:
-    """The record that was saved last, with what others have saved as its branches."""
-    record: ConversationRecord = _RECORD.validate_json(json.dumps(entry.value))
-    lost = [tip for tip in _tips(entry) if tip not in (record.head_id, *record.branches)]
-    return replace(record, branches=[*lost, *record.branches])
+def _as_record(stored: Any) -> ConversationRecord:
+    record: ConversationRecord = _RECORD.validate_json(json.dumps(stored))
+    return record
 
 
 def _tips(entry: Entry) -> list[str]:
     """Where the histories and branches end of those that saved a conversation and are not shown."""
-    tips = [tip for each in entry.siblings[::-1] for tip in (*each.value["branches"], each.value["head_id"])]
+    others = readable(entry.key, [each.value for each in entry.siblings[::-1]], _as_record)
+    tips = [tip for _, record in others for tip in (*record.branches, record.head_id)]
     return [*dict.fromkeys(tip for tip in tips if tip is not None)]

@@ -200,3 +200,16 @@ def test_what_is_no_message_is_left_out(state: Client, caplog: pytest.LogCapture
     asyncio.run(history.save_messages("s", [Message("user", ["hello"])]))
     assert [each.text for each in asyncio.run(history.get_messages("s"))] == ["hello"]
     assert "an element of agent-framework/messages/s cannot be read, and is left out" in caplog.text
+
+
+@pytest.mark.parametrize("written", ["null", "7", "[]", "{}", '{"workflow_name": 1}', "{"])
+def test_what_is_no_checkpoint_is_refused_as_the_framework_does(written: str, state: Client) -> None:
+    storage = CrdtCheckpointStorage(state)
+    asyncio.run(storage.save(checkpoint("w", 1)))
+    meta = {"workflow": "w", "timestamp": "2026-01-01T00:00:02+00:00"}
+    state.put_blob("agent-framework/checkpoints/w%2F2", written.encode(), meta=meta)
+    with pytest.raises(WorkflowCheckpointException):
+        asyncio.run(storage.load("w/2"))
+    latest = asyncio.run(storage.get_latest(workflow_name="w"))
+    assert latest is not None
+    assert latest.checkpoint_id == "w/1"

@@ -208,3 +208,30 @@ async def test_what_is_no_version_of_an_artifact_is_left_out(state: Client) -> N
     newest = await service.load_artifact(**place)
     assert newest is not None
     assert newest.text == "second"
+
+
+async def test_of_an_artifact_that_cannot_be_read_the_version_before_counts(
+    state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = CrdtArtifactService(state)
+    await service.save_artifact(**of("f"), artifact=types.Part(text="first"))
+    place = "google-adk/artifact/chat/ada/17/f/"
+    state.set(f"{place}0000000001", "no blob")
+    state.put_blob(f"{place}0000000002", b"x", meta={"part": 7})
+    state.put_blob(f"{place}0000000003", b"\xff", meta={"part": {}})
+    assert await service.load_artifact(**of("f")) == types.Part(text="first")
+    assert f"the artifact before it counts: {place}0000000003 cannot be read" in caplog.text
+    for version in (1, 2, 3):
+        with pytest.raises(InputValidationError, match="cannot be read"):
+            await service.load_artifact(**of("f"), version=version)
+    assert [each.version for each in await service.list_artifact_versions(**of("f"))] == [0, 1, 3]
+
+
+async def test_what_is_no_memory_is_not_found(state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    memory = CrdtMemoryService(state)
+    await memory.add_memory(**ADA, memories=[MemoryEntry(id="m", content=types.Content(parts=[types.Part(text="x")]))])
+    state.set("google-adk/memory/chat/ada/other", "x")
+    state.set("google-adk/memory/chat/ada/another", "x", meta={"content": 7})
+    found = (await memory.search_memory(**ADA, query="x")).memories
+    assert [each.id for each in found] == ["m"]
+    assert "an element of google-adk/memory/chat/ada/another cannot be read, and is left out" in caplog.text

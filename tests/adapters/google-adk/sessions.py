@@ -278,3 +278,23 @@ async def test_what_is_no_event_is_left_out(ours: CrdtSessionService, caplog: py
     sent = type(session).model_validate_json(session.model_dump_json())
     await ours.append_event(sent, event("again", at=6.0))
     assert texts(await ours.get_session(**ADA, session_id="17")) == ["hello", "again"]
+
+
+async def test_what_is_no_session_or_state(ours: CrdtSessionService, caplog: pytest.LogCaptureFixture) -> None:
+    made = await ours.create_session(**ADA, session_id="17", state={"x": 1})
+    with Client(SOCKET, agent="another") as another:
+        another.set("google-adk/session/chat/ada/18", "no map")
+        another.set("google-adk/session/chat/ada", "no map")
+        another.set("google-adk/user/chat/ada", "no map")
+        another.set("google-adk/app/chat", 7)
+        another.merge("google-adk/session/chat/ada/17", {"updated": "then"})
+    read = await ours.get_session(**ADA, session_id="17")
+    assert read is not None
+    assert (read.state, read.last_update_time) == (made.state, 0.0)
+    assert [each.id for each in (await ours.list_sessions(app_name="chat")).sessions] == ["17"]
+    assert "google-adk/session/chat/ada/17 does not say when it was updated" in caplog.text
+    assert "google-adk/app/chat holds no state, and is left out" in caplog.text
+    with pytest.raises(SessionNotFoundError, match="chat/ada/18 cannot be read"):
+        await ours.get_session(**ADA, session_id="18")
+    await ours.append_event(read, event("hello", at=5.0))
+    assert texts(await ours.get_session(**ADA, session_id="17")) == ["hello"]

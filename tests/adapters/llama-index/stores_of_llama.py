@@ -213,3 +213,16 @@ def test_what_is_no_message_is_left_out(state: Client, caplog: pytest.LogCapture
     assert texts(asyncio.run(store.archive_oldest_messages("a", 3))) == ["1", "2", "4"]
     assert state.log(log) == others
     assert texts(asyncio.run(store.get_messages("a", None))) == ["1", "2", "4"]
+
+
+def test_of_a_value_that_cannot_be_read_the_one_before_counts(state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    store = CrdtKVStore(state)
+    store.put_all([("a", {"n": 1}), ("b", {"n": 2})])
+    for other in ("text", [1], 7):
+        state.set("llama-index/data/data/a", other)
+        assert store.get("a") == {"n": 1}
+    assert "llama-index/data/data/a cannot be read, what it held before counts" in caplog.text
+    assert store.get_all() == {"b": {"n": 2}}
+    state.set("llama-index/data/data/c", "text")
+    with pytest.raises(ValueError, match="held nothing before that can"):
+        store.get("c")

@@ -15,6 +15,7 @@ import pytest
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests
@@ -236,3 +237,40 @@ async def test_what_is_no_record_or_entry_is_left_out(
         assert texts((await loaded(ours, "17")).messages) == ["b"]
     await ours.delete("17")
     assert await ours.load("17") is None
+
+
+async def test_of_a_record_that_cannot_be_read_the_one_before_counts(
+    ours: CrdtConversationStore, state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "pydantic-ai/record/17"
+    await ours.save(conversation("17", "a", "b"))
+    others: list[Any] = ["text", {"n": 1}, 7]
+    for other in others:
+        state.set(key, other)
+        assert texts((await loaded(ours, "17")).messages) == ["a", "b"]
+        assert [each.conversation_id for each in await ours.list_conversations()] == ["17"]
+    assert f"{key} cannot be read, what it held before counts" in caplog.text
+    read = await loaded(ours, "17")
+    read.messages += asked("c")
+    await ours.save(read)
+    assert texts((await loaded(ours, "17")).messages) == ["a", "b", "c"]
+    state.set(key, "text")
+    await ours.delete("17")
+    assert await ours.load("17") is None
+    state.set(key, "text")
+    with pytest.raises(UserError, match=f"{key} cannot be read, and held nothing before that can"):
+        await ours.load("17")
+
+
+async def test_a_sibling_that_cannot_be_read_is_no_branch(ours: CrdtConversationStore, state: Client) -> None:
+    key = "pydantic-ai/record/17"
+    await ours.save(conversation("17", "a"))
+    read, before = await loaded(ours, "17"), state.entry(key)
+    assert before is not None
+    await ours.save(read)
+    state.set(key, "text", seen=before.version)
+    assert [len(entry.siblings) for entry in state.conflicts(key)] == [1]
+    record = await ours.read_record("17")
+    assert record is not None
+    assert record.branches == []
+    assert texts((await loaded(ours, "17")).messages) == ["a"]

@@ -1,0 +1,72 @@
+"""What another program has put in the place of states and records; run by tests/integration/test_crewai.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from crewai.flow.async_feedback.types import PendingFeedbackContext
+from crewai.memory.types import MemoryRecord
+
+from crdtsync import Client
+from crdtsync.adapters.crewai import CrdtFlowPersistence, CrdtMemoryStorage
+
+SOCKET = os.environ["SOCKET"]
+OTHERS: list[Any] = ["text", {"n": 1}, 7, {"state": 3, "record": 3, "context": "{"}]
+
+
+@pytest.fixture
+def state() -> Iterator[Client]:
+    """The daemon, without what the test before has left."""
+    with Client(SOCKET, agent="tester") as client:
+        client.delete_prefix("crewai/")
+        yield client
+
+
+def test_the_state_before_it_counts(state: Client, caplog: pytest.LogCaptureFixture) -> None:
+    flows = CrdtFlowPersistence(state)
+    for step in range(3):
+        flows.save_state("17", "step", {"step": step})
+    for other in OTHERS:
+        state.set("crewai/flows/17", other)
+        assert flows.load_state("17") == {"step": 2}
+    assert "crewai/flows/17 cannot be read, what it held before counts" in caplog.text
+    flows.save_state("17", "step", {"step": 3})
+    assert flows.load_state("17") == {"step": 3}
+
+
+def test_a_flow_that_waits_still_does(state: Client) -> None:
+    flows = CrdtFlowPersistence(state)
+    context = PendingFeedbackContext(
+        flow_id="17", flow_class="Report", method_name="review", method_output="x", message="?",
+        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    flows.save_pending_feedback("17", context, {"step": 1})
+    for other in OTHERS:
+        state.set("crewai/pending/17", other)
+        found = flows.load_pending_feedback("17")
+        assert found is not None
+        assert (found[0], found[1].method_name) == ({"step": 1}, "review")
+
+
+def test_the_record_before_it_counts(state: Client) -> None:
+    with CrdtMemoryStorage(SOCKET) as storage:
+        storage.save([MemoryRecord(id="17", content="the build runs on fridays", embedding=[1.0, 0.0])])
+        for other in OTHERS:
+            state.set("crewai/memory/17", other)
+            found = storage.get_record("17")
+            assert found is not None
+            assert (found.content, found.embedding) == ("the build runs on fridays", [1.0, 0.0])
+
+
+def test_what_was_deleted_does_not_come_back(state: Client) -> None:
+    flows = CrdtFlowPersistence(state)
+    flows.save_state("17", "step", {"step": 1})
+    state.delete("crewai/flows/17")
+    assert flows.load_state("17") is None
+    state.set("crewai/flows/17", "text")
+    with pytest.raises(ValueError, match="crewai/flows/17 cannot be read, and held nothing before that can"):
+        flows.load_state("17")
