@@ -206,8 +206,6 @@ class Inquiries:
         """Ask and tell what is due. ``applied``: the spaces in which something is committed with this turn."""
         if self._ask_s is not None and now_s >= self._ask_s:
             self._ask(now_s)
-        if not self.questions:
-            return
         for node in [node for node, question in self.questions.items() if now_s >= question.until_s]:
             del self.questions[node]
         news = set(applied)
