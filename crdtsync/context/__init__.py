@@ -22,7 +22,8 @@ Rooms and modules, top to bottom:
 Its place: above the public client only. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client`` and ``crdtsync.errors``; never ``crdtsync.core``,
 ``crdtsync.wire`` or ``crdtsyncd``. ``mcp``, ``adapters`` and ``sessions`` may import this room, and it none of
-them. import-linter holds both rules (the contracts ``agent-layer`` and ``library-rooms`` in ``pyproject.toml``).
+them, but for one door: ``search`` opens ``sessions.searching`` when it meets a saved session. import-linter holds both
+rules (the contracts ``agent-layer`` and ``library-rooms`` in ``pyproject.toml``).
 
 Why: what is built on promises that every program has stays true when the inside changes. What cannot be done
 through the public client is missing there, and is to be added there.

@@ -24,6 +24,7 @@ Rooms and modules:
 - ``handing_over``: the same of handing over
 - ``hooks``: what a coding agent runs by itself
 - ``fleet``: sessions of all hosts: who works on what, what is said there, and moved with one command
+- ``searching``: what a search finds in them
 - ``notes``: what one run leaves for the next
 - ``conversation``: a session as a conversation that no agent's format is part of
 - ``moving``: onto another machine

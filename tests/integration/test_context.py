@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from asyncio import gather
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 from crdtsync import AsyncClient, Client
 from crdtsync.context import AsyncSearch, AsyncSharedContext, AsyncViews, Search, SharedContext, Views, count
-from crdtsync.errors import InvalidRequest, InvalidValue
+from crdtsync.context.search.passages import Mark, Said
+from crdtsync.errors import InvalidRequest, InvalidValue, UnknownSpace
+from crdtsync.sessions import Sessions, searching
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
@@ -256,14 +259,80 @@ def test_a_search_shows_an_agent_what_it_may_read(daemon: Daemon, tmp_path: Path
     owner = daemon.client("owner")
     owner.set("open/a", "a word")
     owner.set("secret/b", "a word")
-    key = owner.agent_create("guest")["key"]
+    guest = daemon.client("guest", agent_key=owner.agent_create("guest")["key"])
     owner.access_grant("agent:guest", "read", "open/**")
+    search = Search(guest, folder=tmp_path)
     assert len(Search(owner, folder=tmp_path).search("word")) == 2
-    key_file = tmp_path / "key"
-    key_file.write_text(key)
-    key_file.chmod(0o600)
-    with Client(daemon.socket, agent="guest", agent_key=key_file) as guest:
-        assert [found.key for found in Search(guest, folder=tmp_path).search("word")] == ["open/a"]
+    assert [found.key for found in search.search("word")] == ["open/a"]
+
+
+def codex_line(text: str) -> str:
+    payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    return json.dumps({"timestamp": "2026-11-20T10:00:00Z", "type": "response_item", "payload": payload}) + "\n"
+
+
+def test_a_search_finds_what_was_said_in_saved_sessions(pair: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    home, name = tmp_path / "codex", "019a0000-0000-7000-8000-000000000001"
+    (home / "sessions").mkdir(parents=True)
+    file = home / "sessions" / f"rollout-2026-11-20T10-00-00-{name}.jsonl"
+    file.write_text(codex_line("Why does the turbine stall?"))
+    monkeypatch.setenv("CODEX_HOME", str(home))
+    ann, bob = pair[0].client("ann"), pair[1].client("bob")
+    Sessions(ann).save(agent="codex")
+    key = f"sessions.lines/{name}/main"
+    search = Search(bob, folder=tmp_path / "index")
+    bob.wait(ann.now())
+    (found,) = search.search("turbine stalls")
+    assert (found.key, found.agent, found.snippet) == (key, "ann", "Why does the turbine stall?")
+    assert found.time == datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+    calls: list[int] = []
+    whole = searching.said
+
+    def said(header: object, elements: list[Any], mark: Mark | None) -> Said | None:
+        calls.append(len(elements))
+        return whole(header, elements, mark)
+
+    monkeypatch.setattr(searching, "said", said)
+    with file.open("a") as more:
+        for number in range(40):
+            more.write(codex_line(f"The governor hunts, as of note {number}: " + "words " * 200))
+            more.flush()
+            Sessions(ann).save(agent="codex")
+    bob.wait(ann.now())
+    assert [one.key for one in search.search("governor")] == [one.key for one in search.search("turbine")] == [key]
+    assert calls == [41], "the element that was read last, and what came after it"
+    Sessions(ann).save(agent="codex")
+    with file.open("a") as more:
+        more.write(codex_line("It was the valve."))
+    Sessions(ann).save(agent="codex")
+    bob.wait(ann.now())
+    assert search.search("valve")[0].snippet == "It was the valve."
+    assert calls == [41, 2]
+    Sessions(ann).drop(name)
+    bob.wait(ann.now())
+    assert search.search("turbine valve") == []
+
+
+def test_saved_sessions_are_found_by_who_may_read_them(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = "019a0000-0000-7000-8000-000000000001"
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / f"rollout-2026-11-20T10-00-00-{name}.jsonl").write_text(codex_line("turbine"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    owner = daemon.client("owner")
+    owner.create_space("mine", private=True)
+    private = owner.session(space="mine")
+    guest = daemon.client("guest", agent_key=owner.agent_create("guest")["key"])
+    owner.access_grant("agent:guest", "read", "sessions/**")
+    Sessions(private).save(agent="codex")
+    assert len(Search(private, folder=tmp_path).search("turbine")) == 1
+    assert Search(owner, folder=tmp_path).search("turbine") == []
+    with pytest.raises(UnknownSpace):
+        Search(guest.session(space="mine"), folder=tmp_path).search("turbine")
+    Sessions(private).share(name, "default")
+    assert len(Search(owner, folder=tmp_path).search("turbine")) == 1
+    owner.access_grant("agent:guest", "read", "sessions.lines/**")
+    assert len(Search(guest, folder=tmp_path).search("turbine")) == 1
 
 
 async def test_several_search_at_once(daemon: Daemon, tmp_path: Path):

@@ -16,5 +16,6 @@ Modules:
 - ``meaning``: what a text means, as a vector
 - ``passages``: what of an entry is looked through, in pieces that a person would quote
 
-May import: ``crdtsync.context.compact`` and ``crdtsync.context.view``; beside these as all of ``crdtsync.context``.
+May import: ``crdtsync.context.compact``, ``crdtsync.context.shared`` and ``crdtsync.context.view``; beside these as all
+of ``crdtsync.context``. What was said in a saved session it has from ``crdtsync.sessions.searching``, a door.
 """

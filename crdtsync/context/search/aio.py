@@ -7,6 +7,7 @@ import os
 import sqlite3
 from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +15,14 @@ from pathlib import Path
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
-from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooOld, UnknownSpace
+from crdtsync.context.search.passages import Said
+from crdtsync.errors import InvalidRequest, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
 _LONG_CHARS = 10_000
 _LOOK_AGAIN_S = 0.1
+_LINES = "sessions.lines/"
 
 
 class AsyncSearch:
@@ -52,10 +55,12 @@ class AsyncSearch:
 
         An entry that has one of the words is found; the more of them, and the rarer, the better it fits. English words
         are found in their other forms, too. ``agent`` and ``kind`` are of the entry, ``since`` is when it was written.
-        All that this host holds when the search begins is looked through, but for what is there for programs
-        (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must begin so.
+        All that this host holds when the search begins is looked through, also what was said in saved sessions, but
+        for what is there for programs (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must
+        begin so.
 
         :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
+        :raises CrdtSyncError: the folder of the indexes cannot be used.
         """
         if not 1 <= limit <= 1_000:
             message = f"a search gives 1 to 1,000 entries, not {limit}"
@@ -63,12 +68,8 @@ class AsyncSearch:
         wanted = Wanted(query, prefix, agent, kind, since, limit)
         try:
             return await self._found(wanted)
-        except (sqlite3.DatabaseError, PermissionError, FileNotFoundError, NotADirectoryError) as error:
-            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
-                where = f"the search index {self._index and self._index.path} cannot be used"
-                message = f"{where}: {error}; let XDG_CACHE_HOME name a folder that can be written"
-                raise CrdtSyncError(message) from error
-            return await self._found(wanted)  # it was damaged, and has been forgotten
+        except sqlite3.DatabaseError:  # it was damaged, and has been forgotten
+            return await self._found(wanted)
 
     async def _found(self, wanted: Wanted) -> list[Found]:
         index = self._index = self._index or await self._opened()
@@ -97,7 +98,7 @@ class AsyncSearch:
         builder = await to_thread(index.begin, before, changes.gone, anew=changes.is_all)
         if builder is None:
             return False
-        async for entries in self._pages(changes):
+        async for entries in self._pages(changes, index):
             if not await to_thread(index.add, builder, entries, anew=changes.is_all):
                 return False
         return await to_thread(index.end, builder, changes.token, purged)
@@ -119,20 +120,20 @@ class AsyncSearch:
         name = hashlib.sha256(repr([(one.dot, one.done) for one in purges]).encode()).hexdigest()
         return name if all(one.done for one in purges) else name + UNFINISHED
 
-    async def _pages(self, changes: Changes) -> AsyncIterator[list[Entry]]:
+    async def _pages(self, changes: Changes, index: Index) -> AsyncIterator[list[Entry]]:
         """What has changed, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
             for key in changes.changed:
                 entry = await self._session.entry(key)
                 if entry is not None:
-                    yield [await self._whole(entry)]
+                    yield [await self._whole(entry, index)]
             return
         wanted = set(changes.changed)
         start: str | None = None
         found: list[Entry] = []
         while True:
             page = await self._session.entries("", start=start, limit=_PAGE_KEYS)
-            found += [await self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            found += [await self._whole(entry, index) for entry in page if changes.is_all or entry.key in wanted]
             is_last = len(page) < _PAGE_KEYS
             if is_last or len(found) >= _TOGETHER or any(len(str(entry.value)) > _LONG_CHARS for entry in found):
                 yield found
@@ -141,11 +142,28 @@ class AsyncSearch:
                 return
             start = page[-1].key
 
-    async def _whole(self, entry: Entry) -> Entry:
-        """``entry`` with its value, which a listing leaves out of what is large."""
+    async def _whole(self, entry: Entry, index: Index) -> Entry:
+        """``entry`` with its value, which a listing leaves out of what is large; of a saved session what was said."""
+        if entry.kind == "log" and entry.key.startswith(_LINES):
+            return replace(entry, value=await self._said(entry.key, index))
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=await self._session.get(entry.key))
+
+    async def _said(self, key: str, index: Index) -> Said:
+        """What was said in a saved session since it was read last, or all of it."""
+        from crdtsync.sessions.searching import header_of, said  # noqa: PLC0415  # a door: that stands above
+
+        header, record, found = header_of(key), None, None
+        with suppress(Refused):  # who may read the lines alone does not learn whose they are
+            record = await self._session.get(header) if header else None
+        mark = await to_thread(index.mark, key)
+        if mark is not None:
+            new = await self._session.log(key, start=mark[0] - 1)
+            found = await to_thread(said, record, new, mark)
+        if found is None:
+            found = await to_thread(said, record, await self._session.log(key), None)
+        return found or Said((), None)
 
 
 def cache_folder() -> Path:

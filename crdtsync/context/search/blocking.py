@@ -8,6 +8,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,12 +17,14 @@ from time import sleep
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
-from crdtsync.errors import CrdtSyncError, InvalidRequest, Refused, TooOld, UnknownSpace
+from crdtsync.context.search.passages import Said
+from crdtsync.errors import InvalidRequest, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
 _LONG_CHARS = 10_000
 _LOOK_AGAIN_S = 0.1
+_LINES = "sessions.lines/"
 
 
 class Search:
@@ -54,10 +57,12 @@ class Search:
 
         An entry that has one of the words is found; the more of them, and the rarer, the better it fits. English words
         are found in their other forms, too. ``agent`` and ``kind`` are of the entry, ``since`` is when it was written.
-        All that this host holds when the search begins is looked through, but for what is there for programs
-        (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must begin so.
+        All that this host holds when the search begins is looked through, also what was said in saved sessions, but
+        for what is there for programs (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must
+        begin so.
 
         :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
+        :raises CrdtSyncError: the folder of the indexes cannot be used.
         """
         if not 1 <= limit <= 1_000:
             message = f"a search gives 1 to 1,000 entries, not {limit}"
@@ -65,12 +70,8 @@ class Search:
         wanted = Wanted(query, prefix, agent, kind, since, limit)
         try:
             return self._found(wanted)
-        except (sqlite3.DatabaseError, PermissionError, FileNotFoundError, NotADirectoryError) as error:
-            if not isinstance(error, sqlite3.DatabaseError) or isinstance(error, sqlite3.OperationalError):
-                where = f"the search index {self._index and self._index.path} cannot be used"
-                message = f"{where}: {error}; let XDG_CACHE_HOME name a folder that can be written"
-                raise CrdtSyncError(message) from error
-            return self._found(wanted)  # it was damaged, and has been forgotten
+        except sqlite3.DatabaseError:  # it was damaged, and has been forgotten
+            return self._found(wanted)
 
     def _found(self, wanted: Wanted) -> list[Found]:
         index = self._index = self._index or self._opened()
@@ -99,7 +100,7 @@ class Search:
         builder = index.begin(before, changes.gone, anew=changes.is_all)
         if builder is None:
             return False
-        for entries in self._pages(changes):
+        for entries in self._pages(changes, index):
             if not index.add(builder, entries, anew=changes.is_all):
                 return False
         return index.end(builder, changes.token, purged)
@@ -121,20 +122,20 @@ class Search:
         name = hashlib.sha256(repr([(one.dot, one.done) for one in purges]).encode()).hexdigest()
         return name if all(one.done for one in purges) else name + UNFINISHED
 
-    def _pages(self, changes: Changes) -> Iterator[list[Entry]]:
+    def _pages(self, changes: Changes, index: Index) -> Iterator[list[Entry]]:
         """What has changed, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
             for key in changes.changed:
                 entry = self._session.entry(key)
                 if entry is not None:
-                    yield [self._whole(entry)]
+                    yield [self._whole(entry, index)]
             return
         wanted = set(changes.changed)
         start: str | None = None
         found: list[Entry] = []
         while True:
             page = self._session.entries("", start=start, limit=_PAGE_KEYS)
-            found += [self._whole(entry) for entry in page if changes.is_all or entry.key in wanted]
+            found += [self._whole(entry, index) for entry in page if changes.is_all or entry.key in wanted]
             is_last = len(page) < _PAGE_KEYS
             if is_last or len(found) >= _TOGETHER or any(len(str(entry.value)) > _LONG_CHARS for entry in found):
                 yield found
@@ -143,11 +144,28 @@ class Search:
                 return
             start = page[-1].key
 
-    def _whole(self, entry: Entry) -> Entry:
-        """``entry`` with its value, which a listing leaves out of what is large."""
+    def _whole(self, entry: Entry, index: Index) -> Entry:
+        """``entry`` with its value, which a listing leaves out of what is large; of a saved session what was said."""
+        if entry.kind == "log" and entry.key.startswith(_LINES):
+            return replace(entry, value=self._said(entry.key, index))
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=self._session.get(entry.key))
+
+    def _said(self, key: str, index: Index) -> Said:
+        """What was said in a saved session since it was read last, or all of it."""
+        from crdtsync.sessions.searching import header_of, said  # noqa: PLC0415  # a door: that stands above
+
+        header, record, found = header_of(key), None, None
+        with suppress(Refused):  # who may read the lines alone does not learn whose they are
+            record = self._session.get(header) if header else None
+        mark = index.mark(key)
+        if mark is not None:
+            new = self._session.log(key, start=mark[0] - 1)
+            found = said(record, new, mark)
+        if found is None:
+            found = said(record, self._session.log(key), None)
+        return found or Said((), None)
 
 
 def cache_folder() -> Path:

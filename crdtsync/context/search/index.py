@@ -23,8 +23,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from crdtsync.context.compact.words import terms
-from crdtsync.context.search.passages import passages
+from crdtsync.context.search.passages import Mark, Said, passages
 from crdtsync.context.view.definition import hidden_by
+from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
     from crdtsync.context.search.meaning import Meaning
 
-FORMAT = 4
+FORMAT = 5
 _BUSY_S = 30.0
 _WIPE_BUSY_MS = 500
 _DEAD_S = 10.0
@@ -42,8 +43,9 @@ UNFINISHED = "?"
 _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
-_CANDIDATES = 20  # passages for each entry that is asked for: several may be of one entry
+_CANDIDATES = 20  # passages by their meaning for each entry that is asked for: several may be of one entry
 _RANKED_MAX = 5_000  # passages: some 15 ms
+_TIME_MS_MAX = 253_402_300_799_000  # the last second of the year 9999
 _RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
 _LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
@@ -62,6 +64,7 @@ CREATE TABLE passages (
 );
 CREATE INDEX passages_by_key ON passages (key);
 CREATE TABLE vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+CREATE TABLE marks (key TEXT PRIMARY KEY, elements INTEGER NOT NULL, mark BLOB NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (key, text, tokenize = 'porter unicode61 remove_diacritics 2');
 PRAGMA user_version = {FORMAT};
 COMMIT;
@@ -126,6 +129,7 @@ class Index:
                 db.execute("DELETE FROM words")
                 db.execute("DELETE FROM vectors")
                 db.execute("DELETE FROM passages")
+                db.execute("DELETE FROM marks")
             for key in gone:
                 _remove(db, key)
             state = (None if anew else token, name, time.time())
@@ -141,15 +145,24 @@ class Index:
             if db.execute("SELECT builder FROM state").fetchone()[0] != builder:
                 return False
             for entry in entries:
-                if not anew:
+                said = entry.value if isinstance(entry.value, Said) else None
+                if not (anew or (said is not None and said.is_more)):
                     _remove(db, entry.key)
                 rows = _add(db, entry)
+                if said is not None and said.mark is not None:
+                    db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", (entry.key, *said.mark))
                 if self._meaning is not None:
                     texts = [f"{' '.join(terms(entry.key))} {text}" for text in rows.values()]
                     vectors = zip(rows, self._meaning.vectors(texts), strict=True)
                     db.executemany("INSERT INTO vectors (id, vector) VALUES (?, ?)", vectors)
             db.execute("UPDATE state SET beat_s = ?", (time.time(),))
             return True
+
+    def mark(self, key: str) -> Mark | None:
+        """Up to where a saved session was read; None: it must be read from its beginning."""
+        with self._open() as db:
+            found: Mark | None = db.execute("SELECT elements, mark FROM marks WHERE key = ?", (key,)).fetchone()
+        return found
 
     def end(self, builder: str, token: str, purged: str) -> bool:
         """From now on it is of the state ``token``; False as of :meth:`add`. If ``purged`` names other purges than
@@ -189,11 +202,14 @@ class Index:
                 scores = _fused(scores, _by_meaning(db, self._meaning, wanted))
             best: dict[str, Found] = {}
             for row, score in sorted(scores.items(), key=lambda pair: -pair[1]):
-                key, kind, agent, time_ms, text = db.execute(
-                    "SELECT key, kind, agent, time_ms, text FROM passages WHERE id = ?", (row,)
+                (key,) = db.execute("SELECT key FROM passages WHERE id = ?", (row,)).fetchone()
+                if key in best:
+                    continue
+                kind, agent, time_ms, text = db.execute(
+                    "SELECT kind, agent, time_ms, text FROM passages WHERE id = ?", (row,)
                 ).fetchone()
                 written = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
-                best.setdefault(key, Found(key, kind, agent, written, snippet(text, asked), score))
+                best[key] = Found(key, kind, agent, written, snippet(text, asked), score)
                 if len(best) == wanted.limit:
                     break
         return list(best.values())
@@ -210,16 +226,23 @@ class Index:
         try:
             with closing(self._connect()) as db:
                 yield db
-        except sqlite3.OperationalError:
-            raise  # it is busy, or the disk is full: it is not the file's fault
+        except sqlite3.OperationalError as error:  # it is busy, or the disk is full: it is not the file's fault
+            raise self._unusable(error) from error
         except sqlite3.DatabaseError:
             self.forget()
             raise
 
+    def _unusable(self, error: Exception) -> CrdtSyncError:
+        where = f"the search index {self.path} cannot be used"
+        return CrdtSyncError(f"{where}: {error}; let XDG_CACHE_HOME name a folder that can be written")
+
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self.path.exists():
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise self._unusable(error) from error
         db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         try:
             db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes from a cache is made again
@@ -248,7 +271,7 @@ def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted) -> d
     rows = db.execute(
         f"SELECT words.rowid, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
         f"FROM words {join}WHERE words MATCH ?{limits} ORDER BY fit DESC, words.rowid LIMIT ?",
-        (" OR ".join(_rare(db, asked)), *values, _CANDIDATES * wanted.limit),
+        (" OR ".join(_rare(db, asked)), *values, _RANKED_MAX),  # all: a long session may have hundreds of the best
     )
     return dict(rows.fetchall())
 
@@ -322,13 +345,14 @@ def _limits(wanted: Wanted) -> tuple[str, list[object]]:
 
 def _add(db: sqlite3.Connection, entry: Entry) -> dict[int, str]:
     """Put in the passages of ``entry``; they by their rows."""
-    time_ms = int(entry.time.timestamp() * 1000) if entry.time else 0
-    key, next_id = " ".join(terms(entry.key)), _NEXT_HIDDEN if hidden_by(entry.key) else _NEXT
+    written = int(entry.time.timestamp() * 1000) if entry.time else 0
+    is_hidden = hidden_by(entry.key) and not isinstance(entry.value, Said)
+    key, next_id = " ".join(terms(entry.key)), _NEXT_HIDDEN if is_hidden else _NEXT
     added: dict[int, str] = {}
-    for text in passages(entry) or [""]:
+    for text, said in passages(entry):
         row = db.execute(
             f"INSERT INTO passages (id, key, kind, agent, time_ms, text) VALUES (({next_id}), ?, ?, ?, ?, ?)",
-            (entry.key, entry.kind, entry.agent, time_ms, text),
+            (entry.key, entry.kind, entry.agent, _milliseconds(said) or written, text),
         ).lastrowid
         assert row is not None
         db.execute("INSERT INTO words (rowid, key, text) VALUES (?, ?, ?)", (row, key, " ".join(terms(text))))
@@ -336,7 +360,17 @@ def _add(db: sqlite3.Connection, entry: Entry) -> dict[int, str]:
     return added
 
 
+def _milliseconds(time: str) -> int:
+    """A time that an agent wrote down, since 1970; 0: it is none."""
+    try:
+        found = datetime.fromisoformat(time)
+        return min(max(0, int(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)), _TIME_MS_MAX)
+    except (ValueError, OverflowError):
+        return 0
+
+
 def _remove(db: sqlite3.Connection, key: str) -> None:
     for table, row in (("words", "rowid"), ("vectors", "id")):
         db.execute(f"DELETE FROM {table} WHERE {row} IN (SELECT id FROM passages WHERE key = ?)", (key,))
-    db.execute("DELETE FROM passages WHERE key = ?", (key,))
+    for table in ("passages", "marks"):
+        db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 
 from crdtsync.client import Entry
+from crdtsync.context.shared.entry import is_record
 from crdtsync.context.view.items import text_of
 
 PASSAGE_CHARS = 1_000
@@ -14,14 +16,36 @@ PASSAGES_MAX = 4_000
 """Of one key, so many are looked through: of a value of 1 MiB all, of a longer log or text the newest."""
 
 
-def passages(entry: Entry) -> list[str]:
-    """The passages of an entry with all its concurrent values; of a log each element begins one."""
-    values = [one.value for one in (entry, *entry.siblings)]
-    found: list[str] = []
-    for value in values:
-        parts = value if entry.kind == "log" and isinstance(value, list) else [value]
-        found += chain.from_iterable(_cut(text_of(part)) for part in parts[-PASSAGES_MAX:])
-    return found[-PASSAGES_MAX:]
+Mark = tuple[int, bytes]
+"""How many elements of a session's log were read, and what is needed to go on there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was said in a saved session, in the place of the value of the log of its lines: texts, each with its time
+    (RFC 3339). ``mark`` is where the next reading can go on; ``is_more``: this one went on from such a mark.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    mark: Mark | None
+    is_more: bool = False
+
+
+def passages(entry: Entry) -> list[tuple[str, str]]:
+    """The passages of an entry with all its concurrent values, each with its own time, or "" for the entry's; of a log
+    each element begins one. An empty one stands for an entry that says nothing: it is found by its key.
+    """
+    if isinstance(entry.value, Said):
+        found = [(passage, time) for text, time in entry.value.texts for passage in _cut(text)]
+        return found[-PASSAGES_MAX:]
+    parts: list[object] = []
+    for value in (one.value for one in (entry, *entry.siblings)):
+        if entry.kind == "log" and isinstance(value, list):
+            parts += value[-PASSAGES_MAX:]
+        else:
+            parts.append(value["text"] if is_record(value) else value)
+    cut = list(chain.from_iterable(_cut(text_of(part)) for part in parts)) or [""]
+    return [(passage, "") for passage in cut[-PASSAGES_MAX:]]
 
 
 def _cut(text: str) -> Iterable[str]:

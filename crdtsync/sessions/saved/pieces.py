@@ -37,7 +37,7 @@ PACKED_OVER_BYTES = 512
 BEFORE_BYTES = 16 * 1024
 """Of what was before a run, as its dictionary; at the beginning of a file that is less."""
 START = b""
-_DIGEST_BYTES = 12
+DIGEST_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def chain(lines: Iterable[bytes], after: bytes = START) -> Iterator[Piece]:
     for line in lines:
         for start in range(0, len(line), PIECE_BYTES_MAX):
             content = line[start : start + PIECE_BYTES_MAX]
-            made = Piece(after, sha256(after + content).digest()[:_DIGEST_BYTES], content)
+            made = Piece(after, sha256(after + content).digest()[:DIGEST_BYTES], content)
             after = made.digest
             yield made
 
@@ -115,10 +115,13 @@ def end_of(element: Any) -> bytes | None:
 
 
 class Tree:
-    """The pieces of one file that a log holds, in the order of the log; what is no piece is passed over."""
+    """The pieces of one file that a log holds, in the order of the log; what is no piece is passed over.
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
-        self._pieces: dict[bytes, Piece] = {}
+    ``begun`` is the :attr:`newest` of another tree of that log: this one goes on from there.
+    """
+
+    def __init__(self, values: Iterable[Any] = (), begun: Piece | None = None) -> None:
+        self._pieces: dict[bytes, Piece] = {} if begun is None else {begun.digest: begun}
         self._followed: Counter[bytes] = Counter()
         self._waiting: dict[bytes, list[Any]] = {}
         self.add(values)
@@ -135,6 +138,22 @@ class Tree:
                 self._pieces[made.digest] = made  # at the end: the newest place counts
                 todo.extendleft(self._waiting.pop(made.digest, ()))
         return new
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are elements that what they are packed with is missing for."""
+        return bool(self._waiting)
+
+    @property
+    def newest(self) -> Piece | None:
+        """The piece that was added last, with as much of what is before it as others are packed with; None: there is
+        none, or that is not here, or its line has not ended.
+        """
+        last = next(reversed(self._pieces.values()), None)
+        if last is None or not last.content.endswith(b"\n"):
+            return None
+        before, missing = self._before(last.digest)
+        return Piece(START, last.digest, before) if missing is None else None
 
     @property
     def ends(self) -> list[bytes]:

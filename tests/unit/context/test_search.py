@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from crdtsync.client import Entry
 from crdtsync.context.compact.words import terms
 from crdtsync.context.search.index import Index, Wanted, snippet
-from crdtsync.context.search.passages import PASSAGE_CHARS, PASSAGES_MAX, passages
+from crdtsync.context.search.passages import PASSAGE_CHARS, PASSAGES_MAX, Said, passages
+from crdtsync.context.shared.entry import record
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -63,6 +64,43 @@ def test_what_is_there_for_programs_is_found_where_it_is_asked_for(index: Index)
     assert keys(index, "zebra", prefix="context.full/") == ["context.full/a"]
     assert update(index, "c1.2", "c1.3", [entry("tasks/1", "feed the zebra")], ("context/a", "views/zebra"))
     assert keys(index, "zebra") == ["tasks/1"]
+
+
+def lines(*texts: tuple[str, str], mark: int, is_more: bool = False) -> Entry:
+    return entry("sessions.lines/019a/main", Said(texts, (mark, b"mark"), is_more=is_more), kind="log")
+
+
+def test_what_was_said_in_a_saved_session_is_found_with_its_time_and_grows(index: Index) -> None:
+    assert update(index, "c1.1", "c1.2", [lines(("a zebra", "2026-11-20T10:00:00Z"), ("a yak", "no time"), mark=2)])
+    assert index.mark("sessions.lines/019a/main") == (2, b"mark")
+    assert update(index, "c1.2", "c1.3", [lines(("a zebu", ""), mark=3, is_more=True), entry("x", "a yak")])
+    assert keys(index, "zebra") == keys(index, "zebu") == ["sessions.lines/019a/main"]
+    (zebra,), (_, yak) = index.search(Wanted("zebra")), index.search(Wanted("yak"))
+    assert (zebra.time, yak.time) == (datetime(2026, 11, 20, 10, tzinfo=UTC), NOON)
+    assert keys(index, "zebra", since=NOON) == []
+    assert update(index, "c1.3", "c1.4", [lines(("a gnu", ""), mark=1)])
+    assert (keys(index, "zebra zebu"), keys(index, "gnu")) == ([], ["sessions.lines/019a/main"])
+    assert update(index, "c1.4", "c1.5", [], ("sessions.lines/019a/main",))
+    assert (keys(index, "gnu"), index.mark("sessions.lines/019a/main")) == ([], None)
+
+
+def test_one_long_session_leaves_room_for_others(index: Index) -> None:
+    said = [(f"zebra zebra {n}", "") for n in range(300)]
+    assert update(index, "c1.1", "c1.2", [lines(*said, mark=300), entry("notes/zoo", "words " * 50 + "a zebra")])
+    assert keys(index, "zebra", limit=2) == ["sessions.lines/019a/main", "notes/zoo"]
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026", "", "yesterday"])
+def test_no_time_that_an_agent_wrote_down_stops_a_search(index: Index, time: str) -> None:
+    assert update(index, "c1.1", "c1.2", [lines(("a zebra", time), mark=1)])
+    assert keys(index, "zebra") == ["sessions.lines/019a/main"]
+
+
+def test_of_what_was_put_for_others_its_compact_text_is_found(index: Index) -> None:
+    value, _ = record("a", "a zebra\n" * 100, "ann", "auto", "claude")
+    assert update(index, "c1.1", "c1.2", [entry("context/a", value)])
+    assert keys(index, "zebra") == ["context/a"]
+    assert keys(index, "transforms") == keys(index, "tokens") == []
 
 
 def test_entries_are_found_by_their_words_and_their_keys(index: Index) -> None:
@@ -167,7 +205,7 @@ def test_nobody_else_may_read_it(index: Index) -> None:
 
 @given(st.text(max_size=5_000), st.sampled_from(["register", "log"]))
 def test_passages_lose_no_word_and_have_a_bound(text: str, kind: str) -> None:
-    found = passages(entry("k", [text] if kind == "log" else text, kind=kind))
+    found = [passage for passage, _ in passages(entry("k", [text] if kind == "log" else text, kind=kind))]
     assert all(len(passage) <= 2 * PASSAGE_CHARS for passage in found)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(term == term.lower() or not term.isascii() for term in terms(text))
@@ -175,4 +213,4 @@ def test_passages_lose_no_word_and_have_a_bound(text: str, kind: str) -> None:
 
 def test_of_a_long_log_the_newest_are_looked_through() -> None:
     found = passages(entry("k", [f"element {n}" for n in range(PASSAGES_MAX + 10)], kind="log"))
-    assert (len(found), found[-1]) == (PASSAGES_MAX, f"element {PASSAGES_MAX + 9}")
+    assert (len(found), found[-1][0]) == (PASSAGES_MAX, f"element {PASSAGES_MAX + 9}")
