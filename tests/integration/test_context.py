@@ -264,6 +264,10 @@ def test_a_search_shows_an_agent_what_it_may_read(daemon: Daemon, tmp_path: Path
     search = Search(guest, folder=tmp_path)
     assert len(Search(owner, folder=tmp_path).search("word")) == 2
     assert [found.key for found in search.search("word")] == ["open/a"]
+    owner.access_grant("agent:guest", "read", "secret/**")
+    assert len(search.search("word")) == 2
+    owner.access_revoke("agent:guest", "secret/**")
+    assert [found.key for found in search.search("word")] == ["open/a"]
 
 
 def codex_line(text: str) -> str:
@@ -331,6 +335,7 @@ def test_saved_sessions_are_found_by_who_may_read_them(daemon: Daemon, tmp_path:
         Search(guest.session(space="mine"), folder=tmp_path).search("turbine")
     Sessions(private).share(name, "default")
     assert len(Search(owner, folder=tmp_path).search("turbine")) == 1
+    assert Search(guest, folder=tmp_path).search("turbine") == []
     owner.access_grant("agent:guest", "read", "sessions.lines/**")
     assert len(Search(guest, folder=tmp_path).search("turbine")) == 1
 

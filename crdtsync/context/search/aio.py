@@ -40,6 +40,7 @@ class AsyncSearch:
         self._folder = cache_folder() if folder is None else Path(folder)
         self._meaning = Meaning() if meaning else None
         self._index: Index | None = None
+        self._rules: object = None
 
     async def search(
         self,
@@ -72,17 +73,24 @@ class AsyncSearch:
             return await self._found(wanted)
 
     async def _found(self, wanted: Wanted) -> list[Found]:
-        index = self._index = self._index or await self._opened()
+        index = await self._opened()
         while True:
             if await self._catch_up(index):
                 return await to_thread(index.search, wanted)
             await sleep(_LOOK_AGAIN_S)  # another process is at it
 
     async def _opened(self) -> Index:
-        status = await self._session.status()
-        reader = self._session.agent if status.get("limited") else ""
-        name = "\0".join((status["node"]["id"], self._session.space, reader, *(["meaning"] if self._meaning else [])))
-        return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db", self._meaning)
+        """The index of what this agent may read, which is another one when the rules have changed."""
+        rules: object = None
+        with suppress(UnknownSpace):  # it was dropped, and perhaps made anew
+            rules = (await self._session.access_list())["rules"]
+        if self._index is None or rules != self._rules:
+            status = await self._session.status()
+            reader = (self._session.agent, repr(rules)) if status.get("limited") else ("", "")
+            names = (status["node"]["id"], self._session.space, *reader, *(["meaning"] if self._meaning else []))
+            name = hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
+            self._index, self._rules = Index(self._folder / f"{name}.db", self._meaning), rules
+        return self._index
 
     async def _catch_up(self, index: Index) -> bool:
         """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""

@@ -42,6 +42,7 @@ class Search:
         self._folder = cache_folder() if folder is None else Path(folder)
         self._meaning = Meaning() if meaning else None
         self._index: Index | None = None
+        self._rules: object = None
 
     def search(
         self,
@@ -74,17 +75,24 @@ class Search:
             return self._found(wanted)
 
     def _found(self, wanted: Wanted) -> list[Found]:
-        index = self._index = self._index or self._opened()
+        index = self._opened()
         while True:
             if self._catch_up(index):
                 return index.search(wanted)
             sleep(_LOOK_AGAIN_S)  # another process is at it
 
     def _opened(self) -> Index:
-        status = self._session.status()
-        reader = self._session.agent if status.get("limited") else ""
-        name = "\0".join((status["node"]["id"], self._session.space, reader, *(["meaning"] if self._meaning else [])))
-        return Index(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db", self._meaning)
+        """The index of what this agent may read, which is another one when the rules have changed."""
+        rules: object = None
+        with suppress(UnknownSpace):  # it was dropped, and perhaps made anew
+            rules = (self._session.access_list())["rules"]
+        if self._index is None or rules != self._rules:
+            status = self._session.status()
+            reader = (self._session.agent, repr(rules)) if status.get("limited") else ("", "")
+            names = (status["node"]["id"], self._session.space, *reader, *(["meaning"] if self._meaning else []))
+            name = hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
+            self._index, self._rules = Index(self._folder / f"{name}.db", self._meaning), rules
+        return self._index
 
     def _catch_up(self, index: Index) -> bool:
         """Bring the index up to date; False: somebody else is at it, or has done so meanwhile."""
