@@ -5,7 +5,6 @@ A wildcard stands for whole parts. It never reaches into the reserved keys, whos
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -115,11 +114,6 @@ def check_new_pattern(text: object) -> Pattern:
             f"give {shown(pattern.text + ANY_PARTS)}"
         )
     return pattern
-
-
-def most_specific(patterns: Iterable[Pattern], key: str) -> Pattern | None:
-    """Of the patterns that match ``key`` the most specific one, the same on every node; None if none does."""
-    return min((pattern for pattern in patterns if pattern.matches(key)), key=lambda found: found.rank, default=None)
 
 
 def _prefix(parts: tuple[str, ...], literals: int) -> str:

@@ -19,7 +19,7 @@ ends the process before that has it begin again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsync.causality import Dot
@@ -247,10 +247,6 @@ class Purger:
     def closed(self, name: str) -> None:
         """A space is no longer here."""
         self._works = {place: work for place, work in self._works.items() if place[0] != name}
-
-    def has_noted(self, replicas: Mapping[str, Replica]) -> bool:
-        """Whether there are purges that have not been looked at."""
-        return any(replica.purges.is_noted for replica in replicas.values())
 
     def run(self) -> None:
         """Begin what is new, and do a slice of what is due."""

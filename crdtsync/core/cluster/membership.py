@@ -144,16 +144,6 @@ class Membership:
                 return gone.reason
         return "" if self.node_of(pin) else "its key is of no member of this cluster"
 
-    @property
-    def certificates(self) -> list[bytes]:
-        """Those of all members."""
-        return sorted({certificate for member in self.members.values() for _, certificate in member.keys})
-
-    @property
-    def past_certificates(self) -> list[bytes]:
-        """Those of nodes that were members, who are let through the handshake to be told why they are refused."""
-        return sorted({certificate for gone in self.removed.values() for _, certificate in gone.keys})
-
 
 def written(time_ms: int) -> str:
     """A time, given in ms since 1970, as RFC 3339; empty for one that cannot be written so."""

@@ -40,15 +40,12 @@ def test_members_are_known_by_their_keys():
     assert [both.node_of(pin(key)) for key in "abcd"] == ["a", "b", "b", ""]
     assert both.refusal_of(pin("c")) == ""
     assert "no member" in both.refusal_of(pin("d"))
-    assert both.certificates == [b"a", b"b", b"c"]
 
 
 def test_removal_beats_whatever_is_written_of_the_member():
     left = membership_of([member("a"), member("b", time_ms=10**15)], [removed("b")])
     assert list(left.members) == ["a"]
     assert "b was removed from this cluster by a" in left.refusal_of(pin("b"))
-    assert left.past_certificates == [b"b"]
-    assert b"b" not in left.certificates
 
 
 def test_a_removed_key_does_not_come_back_under_another_name():
