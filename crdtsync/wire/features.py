@@ -7,32 +7,35 @@ not sent, and the caller is told what to upgrade.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "bind": {"bind": frozenset()},
+from crdtsync.wire.requests import REQUESTS
+
+_ARGUMENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "as_of": dict.fromkeys(
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
-    "blobs": dict.fromkeys(("blob_parts", "blob_read", "blob_set", "blob_write"), frozenset()),
-    "bring_back": {"bring_back": frozenset()},
-    "cards": {"show": frozenset(), "shown": frozenset()},
-    "checkpoint_policies": {"checkpoint_policy": frozenset()},
-    "checkpoints": {"checkpoint_set": frozenset(), "checkpoints": frozenset(), "restore": frozenset()},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},
-    "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"}), "get_many": frozenset()},
-    "log_elements": {"append": frozenset({"ttl", "confidence", "meta"}), "remove": frozenset()},
-    "purge": {"purge": frozenset(), "purges": frozenset()},
+    "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"})},
+    "log_elements": {"append": frozenset({"ttl", "confidence", "meta"})},
     "schema_caps": {"schema_set": frozenset({"max_bytes", "max_entries", "older"})},
     "schema_rules": {"schema_set": frozenset({"kind", "json", "ttl", "version", "writers"})},
     "schema_sliding": {"schema_set": frozenset({"sliding"})},
-    "touch": {"touch": frozenset()},
-    "votes": {"vote": frozenset()},
 }
-"""By feature, of requests those arguments that came with it; none: the request itself did. An argument that an older
-daemon may leave out of account is not here: ``attributes`` of ``log``.
+"""By feature, arguments that came with it to requests that were known before it. An argument that an older daemon may
+leave out of account is not here: ``attributes`` of ``log``.
 """
+
+
+def _all_features() -> Iterator[tuple[str, Mapping[str, frozenset[str]]]]:
+    for feature in sorted({*_ARGUMENTS, *(row.since for row in REQUESTS.values() if row.since)}):
+        whole = {name: frozenset[str]() for name, row in REQUESTS.items() if row.since == feature}
+        yield feature, {**_ARGUMENTS.get(feature, {}), **whole}
+
+
+FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = dict(_all_features())
+"""By feature, of requests those arguments that came with it; none: the request itself did, as its row says."""
 
 
 def missing_in(features: Iterable[object]) -> dict[str, frozenset[str]]:

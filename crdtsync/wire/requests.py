@@ -10,6 +10,10 @@ The node checks itself against this table when it starts (:class:`crdtsync.core.
 what a request needs, the clients ask it which requests take ``need``, the fuzzer sends all that change nothing but
 keys, and the tables of ``docs/reference/agent-protocol.md`` are made from it. A request that is not in it needs all
 rights that there are.
+
+A new request takes a row here, with the feature that names it (``since``), its handler in the core, a method in
+``crdtsync/client/aio/methods``, a command, what it answers in ``docs/reference/agent-protocol.md``, a row in
+``tests/requests.py``, and a test.
 """
 
 from __future__ import annotations
@@ -63,13 +67,17 @@ class Form(Enum):
 
 
 class Request(NamedTuple):
-    """A row: what the request is, what its sender needs, its own arguments, and whether it takes ``need``."""
+    """A row: what the request is, what its sender needs, its own arguments, and whether it takes ``need``.
+
+    ``since``: the feature with which a daemon says that it knows the request; empty: version 0.1.0 did already.
+    """
 
     form: Form
     right: Right
     on: On
     arguments: frozenset[str]
     takes_need: bool = True
+    since: str = ""
 
 
 ARGUMENTS = frozenset({"agent", "need", "space", "timeout"})
@@ -80,16 +88,18 @@ WRITE_ARGUMENTS = frozenset({"again", "if_absent", "if_version", "n", "schema_ve
 """Those that every write takes beside; ``schema_set`` has no conditions."""
 
 
-def _request(form: Form, right: Right, on: On, arguments: str = "", *, takes_need: bool = True) -> Request:
-    return Request(form, right, on, frozenset(arguments.split()), takes_need)
+def _request(
+    form: Form, right: Right, on: On, arguments: str = "", *, takes_need: bool = True, since: str = ""
+) -> Request:
+    return Request(form, right, on, frozenset(arguments.split()), takes_need, since)
 
 
-def _read(arguments: str, on: On = On.KEY) -> Request:
-    return _request(Form.READ, Right.READ, on, arguments)
+def _read(arguments: str, on: On = On.KEY, *, since: str = "") -> Request:
+    return _request(Form.READ, Right.READ, on, arguments, since=since)
 
 
-def _write(arguments: str, on: On = On.KEY) -> Request:
-    return _request(Form.WRITE, Right.WRITE, on, arguments)
+def _write(arguments: str, on: On = On.KEY, *, since: str = "") -> Request:
+    return _request(Form.WRITE, Right.WRITE, on, arguments, since=since)
 
 
 def _own(form: Form, arguments: str = "", *, takes_need: bool = True) -> Request:
@@ -104,28 +114,28 @@ REQUESTS: Mapping[str, Request] = {
     # reads
     "get": _read("key at"),
     "entry": _read("key at"),
-    "get_many": _read("keys at", On.KEYS),
+    "get_many": _read("keys at", On.KEYS, since="listing"),
     "log": _read("key start previous limit attributes at"),
     "members": _read("key start previous limit at"),
     "fields": _read("key start limit at"),
     "text_read": _read("key document state at"),
     "text_updates": _read("key limit"),
-    "blob_read": _read("key upload part"),
-    "blob_parts": _request(Form.READ, Right.WRITE, On.KEY, "key sha256"),
+    "blob_read": _read("key upload part", since="blobs"),
+    "blob_parts": _request(Form.READ, Right.WRITE, On.KEY, "key sha256", since="blobs"),
     "scan": _read("prefix start limit values entries conflicts reverse delimiter where_meta at", On.PREFIX),
     "history": _read("key prefix before limit lost", On.KEY_OR_PREFIX),
     "schemas": _read("pattern key", On.SOME),
-    "checkpoints": _read("name", On.SOME),
-    "purges": _read("pattern", On.SOME),
+    "checkpoints": _read("name", On.SOME, since="checkpoints"),
+    "purges": _read("pattern", On.SOME, since="purge"),
     # writes
     "set": _write("key value ttl confidence meta seen strict"),
     "delete": _write("key seen strict"),
-    "touch": _write("key ttl seen"),
-    "blob_write": _write("key upload part value"),
-    "blob_set": _write("key upload size sha256 media_type ttl confidence meta seen strict"),
+    "touch": _write("key ttl seen", since="touch"),
+    "blob_write": _write("key upload part value", since="blobs"),
+    "blob_set": _write("key upload size sha256 media_type ttl confidence meta seen strict", since="blobs"),
     "append": _write("key value ttl confidence meta seen"),
     "trim": _write("key keep"),
-    "remove": _write("key dot"),
+    "remove": _write("key dot", since="log_elements"),
     "incr": _write("key by meta seen"),
     "reset": _write("key seen"),
     "add": _write("key value meta seen"),
@@ -136,23 +146,25 @@ REQUESTS: Mapping[str, Request] = {
     "text_apply": _write("key document update"),
     "text_compact": _write("key seen"),
     "batch": _write("ops", On.PARTS),
-    "bring_back": _request(Form.WRITE, Right.HOST, On.HOST),
+    "bring_back": _request(Form.WRITE, Right.HOST, On.HOST, since="bring_back"),
     "schema_set": _request(
         Form.WRITE,
         Right.ADMIN,
         On.PATTERN,
         "pattern policy refuse_lower remove history kind json ttl sliding writers version older max_entries max_bytes",
     ),
-    "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove"),
-    "checkpoint_policy": _request(Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove"),
-    "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run"),
-    "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern"),
+    "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove", since="checkpoints"),
+    "checkpoint_policy": _request(
+        Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove", since="checkpoint_policies"
+    ),
+    "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run", since="checkpoints"),
+    "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern", since="purge"),
     # following
     "watch": _request(Form.STANDING, Right.READ, On.PREFIX, "prefix after events_max states"),
     "unwatch": _own(Form.STANDING, "watch", takes_need=False),
-    "bind": _request(Form.STANDING, Right.WRITE, On.KEY, "key version"),
-    "show": _request(Form.STANDING, Right.WRITE, On.KEY, "key value"),
-    "shown": _request(Form.NODE, Right.READ, On.PREFIX, "prefix"),
+    "bind": _request(Form.STANDING, Right.WRITE, On.KEY, "key version", since="bind"),
+    "show": _request(Form.STANDING, Right.WRITE, On.KEY, "key value", since="cards"),
+    "shown": _request(Form.NODE, Right.READ, On.PREFIX, "prefix", since="cards"),
     "confirm": _own(Form.STANDING, "watch retell"),
     "resolver": _request(Form.STANDING, Right.WRITE, On.PATTERN, "pattern takeover"),
     "resolver_done": _own(Form.STANDING, "resolver key error"),
@@ -160,7 +172,7 @@ REQUESTS: Mapping[str, Request] = {
     "wait": _request(Form.NODE, Right.READ, On.TOKEN, "token w", takes_need=False),
     "explain": _request(Form.NODE, Right.READ, On.KEY, "key", takes_need=False),
     "status": _own(Form.NODE, "reserved far", takes_need=False),
-    "vote": _request(Form.NODE, Right.WRITE, On.KEY, "key owner ttl fence give", takes_need=False),
+    "vote": _request(Form.NODE, Right.WRITE, On.KEY, "key owner ttl fence give", takes_need=False, since="votes"),
     # spaces
     "space_create": _request(Form.NODE, Right.ADMIN, On.DEFAULT_SPACE, "name nodes private"),
     "space_drop": _request(Form.NODE, Right.ADMIN, On.NAMED_SPACE, "name"),

@@ -26,6 +26,7 @@ from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.daemon import PROGRAM
 from tests.harness.raw import RawAgent, RawError
+from tests.requests import SMALL
 
 pytestmark = pytest.mark.integration
 
@@ -300,18 +301,6 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "cluster_members": [calls("cluster_members")],
     "space_drop": [calls("space_drop", name="bulk")],
 }
-SMALL = {
-    "unwatch": "names a watch", "confirm": "names a watch", "bind": "names a key", "show": "2 KiB",
-    "vote": "names a key",
-    "shown": "cards of a bounded number", "resolver": "names a pattern",
-    "resolver_done": "names a key", "space_create": "names a space; the fixture makes one",
-    "access_grant": "a rule", "access_revoke": "a rule", "access_quota": "a few numbers", "agent_create": "a name",
-    "agent_revoke": "a name", "log_level": "a word", "cluster_init": "addresses", "cluster_invite": "addresses",
-    "cluster_join": "ends every connection", "cluster_remove": "a name", "cluster_rotate_key": "a key",
-    "forget_peer": "a name",
-    "backup": "its slices are bounded by the reader's offset and end",
-}  # fmt: skip
-"""Requests without a large form, and why."""
 TEXTS = {"text_read", "text_updates", "text_compact"}
 """What an edit takes depends on the document and the library, not on rows: a bound of its own."""
 

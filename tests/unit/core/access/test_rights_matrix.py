@@ -1,7 +1,7 @@
 """No operation tells whether there is a space in which one may do nothing: asked of one that is hidden, or of one that
 there is not, everything is answered word for word alike.
 
-One table: what is added to the daemon without a row here fails the first test.
+What is added to the daemon without a row in :mod:`tests.requests` fails the first test.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from crdtsync.causality import Writer
 from crdtsync.core.access.requirements import NEEDED
 from crdtsync.core.agents.connection import User
 from crdtsync.wire.codec import pack
-from crdtsync.wire.tokens import encode_token, version_text
+from crdtsync.wire.tokens import encode_token
 from tests.fleet.agent import SOMEBODY, Agent, Refusal
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
 from tests.fleet.rights import STRANGER, grant, machine, pair, revoke, root
+from tests.requests import probes, probes_of_a_space
 
 __all__ = ["machine", "pair", "root"]  # the fixtures
 
@@ -33,71 +34,33 @@ class Row(NamedTuple):
     tells: bool = False
 
 
-def on_key(**args: Any) -> Row:
-    return Row(lambda space: [{"space": space, "key": "k", **args}, {"space": space, "key": 7, **args}])
-
-
 def in_space(*forms: Arguments) -> Row:
-    return Row(lambda space: [{"space": space, **form} for form in forms or ({},)])
-
-
-def own(**args: Any) -> Row:
-    return in_space(args)
+    return Row(lambda space: [{"space": space, **form} for form in forms])
 
 
 def token(space: str, epoch: int) -> str:
     return encode_token([(space, epoch, {Writer(7): 1})])
 
 
-READ = on_key()
-WRITE = on_key(value=pack(1), n=1)
-RULE = in_space({"who": "uid:1", "right": "read"}, {"who": "uid:1", "right": "read", "pattern": "k"}, {"pattern": "*x"})
+def as_probed(operation: str) -> Row:
+    """As :mod:`tests.requests` asks for it, and the same with what is no key, prefix, pattern or name."""
+    forms = [probe.args for probe in ALL_PROBES if probe.operation == operation]
+    wrong = [
+        {**form, name: 7} for form in forms for name in ("key", "keys", "prefix", "pattern", "name") if name in form
+    ]
+    wrong += [{**form, "pattern": "*x"} for form in forms if "pattern" in form]
+    return in_space(*forms, *wrong)
 
+
+ALL_PROBES = (*probes("", token("default", 0)), *probes_of_a_space("default"))
 TABLE: Mapping[str, Row] = {
-    **dict.fromkeys(("get", "entry", "log", "members", "fields", "text_read", "text_updates", "explain"), READ),
-    **dict.fromkeys(("set", "delete", "append", "incr", "reset", "add", "discard", "resolve", "text_compact"), WRITE),
-    "trim": on_key(keep=0, n=1),
-    "touch": on_key(ttl=1000, n=1),
-    "blob_read": on_key(upload="0" * 24, part=0),
-    "blob_parts": on_key(sha256="0" * 64),
-    "blob_write": on_key(upload="0" * 24, part=0, value=b"x", n=1),
-    "blob_set": on_key(upload="0" * 24, size=0, sha256="0" * 64, n=1),
-    "show": on_key(value=pack(1)),
-    "shown": in_space({}, {"prefix": "k"}, {"prefix": "_"}, {"prefix": 7}),
-    "vote": on_key(owner="o", ttl=1000),
-    "bind": on_key(version=version_text(1 << 16, 7, 1)),
-    "remove": on_key(dot="7.1.0", n=1),
-    "get_many": in_space({"keys": ["k"]}, {"keys": ["k", 7]}, {"keys": []}, {"keys": 7}),
-    "merge": on_key(fields={"f": pack(1)}, n=1),
-    "drop": on_key(field="f", n=1),
-    "text_apply": on_key(update=b"\x00\x00", n=1),
-    "scan": in_space({}, {"prefix": "k"}, {"prefix": "_"}, {"prefix": 7}, {"conflicts": True, "entries": True}),
-    "history": in_space({"key": "k"}, {"prefix": ""}, {"prefix": "", "lost": True}),
-    "schemas": in_space({}, {"key": "k"}),
-    "purges": in_space({}, {"pattern": "k"}),
+    **{probe.operation: as_probed(probe.operation) for probe in ALL_PROBES},
     "batch": in_space({"ops": [["set", {"key": "k", "value": pack(1)}]], "n": 1}, {"ops": [], "n": 1}, {"ops": 7}),
-    "schema_set": in_space({"pattern": "k", "policy": "max", "n": 1}, {"pattern": "*x", "n": 1}),
-    "purge": in_space({"pattern": "k", "n": 1}, {"pattern": "*x", "n": 1}),
-    "checkpoints": in_space({}, {"name": "c"}, {"name": 7}),
-    "checkpoint_policy": in_space(
-        {"name": "c", "every": 1000, "keep": 3, "n": 1}, {"name": "c", "remove": True, "n": 1}, {"name": 7, "n": 1}
-    ),
-    "checkpoint_set": in_space({"name": "c", "n": 1}, {"name": "c", "remove": True, "n": 1}, {"name": 7, "n": 1}),
     "restore": Row(lambda space: [{"space": space, "at": at, "n": 1} for at in (token(space, 0), "c", 5, None)]),
     "watch": in_space({}, {"states": True}, {"prefix": "_"}, {"after": token("default", 0)}),
     "wait": Row(lambda space: [{"token": token(space, epoch)} for epoch in (0, 1, 9)]),
-    "resolver": in_space({"pattern": "**"}, {"pattern": 7}),
     "space_create": Row(lambda space: [{"name": space}, {"name": space, "nodes": ["a"]}], tells=True),
     "space_drop": Row(lambda space: [{"name": space}, {"name": space, "space": space}]),
-    "access_grant": RULE,
-    "access_revoke": RULE,
-    "access_list": in_space({}, {"all": True}),
-    **dict.fromkeys(("unwatch", "confirm", "resolver_done"), own(watch=999, resolver=999, seq=1)),
-    **dict.fromkeys(("space_list", "agent_list", "cluster_members", "log_level", "metrics"), own()),
-    "status": own(reserved=True),
-    **dict.fromkeys(("agent_create", "agent_revoke", "access_quota"), own(name="x", who="uid:1")),
-    **dict.fromkeys(("cluster_init", "cluster_invite", "cluster_join", "cluster_remove"), own()),
-    **dict.fromkeys(("cluster_rotate_key", "backup", "forget_peer", "bring_back"), own()),
 }
 
 GROUP_MEMBER = User(1001, (1001,))
