@@ -274,6 +274,8 @@ def run_history(seed: int, *, by_quorum: bool = False, is_whole: bool = True) ->
             world.loop.run_until_complete(history.play())
         finally:
             _close(history)
+    if world.loop.failure is not None:
+        raise world.loop.failure
     return history
 
 

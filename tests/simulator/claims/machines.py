@@ -28,6 +28,8 @@ KEYS = ("one", "two")
 MEETING_DELAYS = 6
 """So many times the delay of a connection it takes until both ends have told each other what they hold."""
 SOCKET_S = 0.0002
+REST_TURNS_MAX = 100
+"""So many turns one after another a node may have at most because of the time alone, each at once after the other."""
 REDIAL_S = 1.0
 DRIFT = 500e-6
 """So far a clock is off at most that somebody keeps right (NTP)."""
@@ -49,6 +51,7 @@ class Machine(Host):
         self.rate = world.random.uniform(1 - world.drift, 1 + world.drift)
         self.booted_s = world.random.uniform(0, 1e6)
         self._timer: asyncio.TimerHandle | None = None
+        self._turns_in_vain = 0
         super().__init__(world, name, directory)
 
     @property
@@ -74,12 +77,13 @@ class Machine(Host):
             self.step(event)
         self.turn()
         due_s = self.node.deadline_s()
+        soon_s = self.world.loop.time() + 0.001
         if self._timer is not None:
             self._timer.cancel()
         if due_s is not None:
-            self._timer = self.world.loop.call_at(
-                max(due_s, self.world.loop.time() + 0.001), self.feed, Tick(), context=Context()
-            )
+            self._turns_in_vain = self._turns_in_vain + 1 if due_s <= soon_s and events == (Tick(),) else 0
+            assert self._turns_in_vain < REST_TURNS_MAX, f"{self.name} never rests"
+            self._timer = self.world.loop.call_at(max(due_s, soon_s), self.feed, Tick(), context=Context())
 
     def kill(self) -> None:
         """Kill -9 of the daemon: connections are gone, and what is on disk stays."""

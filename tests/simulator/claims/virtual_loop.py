@@ -62,6 +62,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now_s = STARTED_S
         self._selector = self
         self._connect = connect
+        self.failure: BaseException | None = None
+        """The first error of what nobody awaits: a node, a link, a timer."""
 
     def time(self) -> float:
         return self._now_s
@@ -74,6 +76,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, _event_list: list[Any]) -> None:
         pass
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if "handle" in context and self.failure is None:
+            self.failure = context["exception"]
+        super().call_exception_handler(context)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         context = copy_context() if context is None else context
