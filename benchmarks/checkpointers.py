@@ -1,4 +1,4 @@
-"""``./dev bench checkpointers``: LangGraph's checkpoints, beside LangGraph's own SQLite saver and the one in memory."""
+"""``./dev bench checkpointers``: LangGraph's checkpoints, beside LangGraph's own savers: SQLite, Redis, in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ async def measure(steps: int) -> dict[str, dict[str, float]]:
 def main(steps: int, as_json: bool) -> None:
     """Checkpoints of a state of 50 kB, of which one in a hundred changes with each step, in 100 channels.
 
-    All savers in one run, in turns; medians. It runs in the environment that tests/integration/test_langgraph.py makes.
+    All savers in one run, in turns; medians. Redis flushes every write. It runs in the environment that
+    tests/integration/test_langgraph.py makes.
     """
     if not PYTHON.exists():
         raise click.ClickException("LangGraph is not installed: ./dev test tests/integration/test_langgraph.py")
@@ -44,4 +45,5 @@ def main(steps: int, as_json: bool) -> None:
         return
     for name in found["crdtsync"]:
         figures = "  ".join(f"{saver} {of[name]:.2f}" for saver, of in found.items() if name in of)
-        click.echo(f"{name}: {figures}; {found['crdtsync'][name] / found['SQLite'][name]:.2f} × SQLite's")
+        ratios = [f"{found['crdtsync'][name] / found[rival][name]:.2f} × {rival}'s" for rival in ("SQLite", "Redis")]
+        click.echo(f"{name}: {figures}; {', '.join(ratios)}")

@@ -15,8 +15,10 @@ from typing import Annotated, Any, TypedDict
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from redis_server import redis_server
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import CrdtSaver
@@ -106,14 +108,20 @@ def main(socket: str, data: str, steps: int) -> None:
     """Measure the savers in turns, so that what else the machine does hits all of them."""
     with (
         tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as redis_folder,
         SqliteSaver.from_conn_string(f"{folder}/saver.sqlite") as sqlite,
+        redis_server(Path(redis_folder)) as address,
+        RedisSaver.from_conn_string(address) as redis,
         Client(socket, agent="benchmark") as client,
     ):
-        savers: dict[str, Any] = {"in memory": InMemorySaver(), "SQLite": sqlite, "crdtsync": CrdtSaver(client)}
+        redis.setup()
+        savers: dict[str, Any] = {"in memory": InMemorySaver(), "SQLite": sqlite, "Redis": redis}
+        savers["crdtsync"] = CrdtSaver(client)
         found: dict[str, dict[str, float]] = {}
         for name, saver in savers.items():
             found[name] = {"put, ms": 1000 * statistics.median(put_all(saver, steps))}
         found["SQLite"]["disk, MB"] = size(folder) / 1e6
+        found["Redis"]["disk, MB"] = size(redis_folder) / 1e6
         found["crdtsync"]["disk, MB"] = size(data) / 1e6
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in savers}
         for _ in range(ROUNDS):
