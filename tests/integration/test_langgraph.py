@@ -17,6 +17,7 @@ from tests.harness.shell import Running, Shell
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAME = "langgraph"
+WITH_ANOTHER = FRAMEWORKS / NAME / "with_another.py"
 
 
 def test_the_checkpointers(daemon: Daemon) -> None:
@@ -89,21 +90,38 @@ def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -
 
 
 def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
-    program = FRAMEWORKS / NAME / "with_sqlite.py"
-    run_with(NAME, daemon, program, "keep", str(tmp_path / "kept.sqlite"))
-    packages = next((python_with(NAME).parents[1] / "lib").glob("python*/site-packages"))
-    shell = Shell(daemon.socket, tmp_path)
-
-    def bring(file: str, *options: str) -> str:
-        done = shell("import-from", "langgraph-sqlite", file, *options, PYTHONPATH=f"{ROOT}:{packages}")
-        return done.out or done.err
-
-    assert bring("kept.sqlite", "--dry-run") == "3 created, 0 unchanged, if it were done\n"
-    assert bring("kept.sqlite") == "3 created, 0 unchanged\n"
-    assert bring("kept.sqlite") == "0 created, 3 unchanged\n"
-    assert run_with(NAME, daemon, program, "go on") == "['one', 'and a half', 'yes']\n"
+    run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
+    is_brought_over(daemon, tmp_path, "langgraph-sqlite", str(tmp_path / "kept.sqlite"))
     (tmp_path / "other").write_text("no database" * 1000)
-    assert "is no database of LangGraph's SqliteSaver" in bring("other")
+    assert "is no database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
+
+
+def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("the packages that have the server's modules are for Linux alone")
+    command = [str(python_with(NAME)), str(FRAMEWORKS / NAME / "redis_server.py"), str(tmp_path)]
+    with Running(command, environment(), tmp_path, seconds=600, is_told=True) as server:
+        address = server.line().strip()
+        assert "no checkpoints of LangGraph's RedisSaver can be read" in bring(
+            daemon, tmp_path, "langgraph-redis", address
+        )
+        run_with(NAME, daemon, WITH_ANOTHER, "keep", address)
+        is_brought_over(daemon, tmp_path, "langgraph-redis", address)
+
+
+def is_brought_over(daemon: Daemon, folder: Path, what: str, place: str) -> None:
+    """What WITH_ANOTHER has kept there: with a dry run, once, and whole."""
+    assert bring(daemon, folder, what, place, "--dry-run") == "3 created, 0 unchanged, if it were done\n"
+    assert bring(daemon, folder, what, place) == "3 created, 0 unchanged\n"
+    assert bring(daemon, folder, what, place) == "0 created, 3 unchanged\n"
+    assert run_with(NAME, daemon, WITH_ANOTHER, "go on") == "['one', 'and a half', 'yes']\n"
+
+
+def bring(daemon: Daemon, folder: Path, *arguments: str) -> str:
+    """What ``crdtsync import-from`` says, with LangGraph's packages."""
+    packages = next((python_with(NAME).parents[1] / "lib").glob("python*/site-packages"))
+    done = Shell(daemon.socket, folder)("import-from", *arguments, PYTHONPATH=f"{ROOT}:{packages}")
+    return done.out or done.err
 
 
 def test_the_benchmark_measures_all_savers() -> None:
@@ -114,6 +132,6 @@ def test_the_benchmark_measures_all_savers() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    assert found.keys() == {"in memory", "SQLite", "crdtsync"}
-    assert found["SQLite"].keys() == found["crdtsync"].keys()
+    assert found.keys() == {"in memory", "SQLite", "Redis", "crdtsync"}
+    assert found["SQLite"].keys() == found["Redis"].keys() == found["crdtsync"].keys()
     assert all(figure > 0 for of in found.values() for figure in of.values())

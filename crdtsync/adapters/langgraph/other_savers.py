@@ -20,14 +20,21 @@ if TYPE_CHECKING:
 
 
 def bring_over(
-    source: BaseCheckpointSaver[Any], client: Client, *, prefix: str = "langgraph", dry_run: bool = False
+    source: BaseCheckpointSaver[Any],
+    client: Client,
+    *,
+    prefix: str = "langgraph",
+    dry_run: bool = False,
+    limit: int | None = None,
 ) -> Generator[bool, None, None]:
     """Copy the checkpoints of any checkpointer of LangGraph, with what tasks have written after each.
 
     Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
-    half-way can be repeated. With ``dry_run`` nothing is written.
+    half-way can be repeated. With ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists
+    10,000 without it.
 
-    Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called.
+    Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
+    of a checkpointer with a serializer of its own are made by that.
     """
     from crdtsync.adapters.langgraph.saver import CrdtSaver
 
@@ -36,7 +43,7 @@ def bring_over(
         source = copy(source)
         source.serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
     stored = {key for each in (CHECKPOINTS, VALUES) for key in client.keys(layout.below(each))}
-    for found in source.list(None):
+    for found in source.list(None, limit=limit):
         place = place_of(found.config)
         key = layout.key(CHECKPOINTS, *place, found.checkpoint["id"])
         is_new = key not in stored

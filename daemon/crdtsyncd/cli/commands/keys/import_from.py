@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.mem0_memories import Mem0Memories
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
+REDIS_LISTED_MAX = 1_000_000  # the most that its search gives
+
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 
 
@@ -146,18 +148,51 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
 
 
+@state_command("langgraph-redis")
+@click.argument("url", type=TEXT)
+@click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
+@_dry_run_option
+@pass_settings
+def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) -> None:
+    """Bring over the checkpoints of LangGraph's RedisSaver, whose server is at URL.
+
+    CrdtSaver goes on from there. Redis is only read. All checkpoints are in memory meanwhile. It needs the packages
+    that wrote them: langgraph and langgraph-checkpoint-redis, in the environment of this command.
+
+    \b
+    Example:
+      crdtsync import-from langgraph-redis redis://localhost/0 --dry-run
+    """
+    try:
+        from langgraph.checkpoint.redis import RedisSaver
+        from redis import RedisError
+        from redisvl.exceptions import RedisVLError
+    except ImportError as error:
+        raise _lacking(error, "langgraph-checkpoint-redis") from None
+    from crdtsyncd.cli.data.redis_keys import without_password
+
+    try:
+        with RedisSaver.from_conn_string(url) as source:
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, limit=REDIS_LISTED_MAX)
+    except (OSError, RedisError, RedisVLError, ValueError) as error:
+        shown = without_password(url)
+        raise refused_value(f"no checkpoints of LangGraph's RedisSaver can be read at {shown!r}: {error}") from None
+
+
 def _lacking(error: ImportError, package: str) -> CommandFailed:
     return refused_value(f"{error.name} is missing: pip install {package} 'crdtsync[langgraph]'")
 
 
-def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run: bool) -> None:
+def _bring_checkpoints(
+    settings: Settings, source: Any, prefix: str, *, dry_run: bool, limit: int | None = None
+) -> None:
     try:
         from crdtsync.adapters.langgraph import bring_over
     except ImportError as error:
         raise _lacking(error, "langgraph") from None
     counts: Counter[str] = Counter()
     with connect(settings) as client, Progress("checkpoints") as shown:
-        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run):
+        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run, limit=limit):
             counts["created" if is_new else "unchanged"] += 1
             shown.advance()
     fields = {outcome: counts[outcome] for outcome in ("created", "unchanged")}
@@ -192,5 +227,5 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
     output.result(settings, plain, {"entities": entities, "relations": relations})
 
 
-for _command in (redis, langgraph_sqlite, mem0, memory_server):
+for _command in (redis, langgraph_sqlite, langgraph_redis, mem0, memory_server):
     import_from.add_command(_command)

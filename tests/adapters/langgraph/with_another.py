@@ -1,4 +1,4 @@
-"""A graph that asks a person: ``keep FILE`` with LangGraph's SqliteSaver, ``go on`` with CrdtSaver."""
+"""A graph that asks a person: ``keep PLACE`` with LangGraph's SqliteSaver or RedisSaver, ``go on`` with CrdtSaver."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 import sys
 from typing import Annotated, Any, TypedDict
 
+from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
@@ -32,7 +33,9 @@ builder.add_sequence([first, second])
 builder.add_edge(START, "first")
 
 if sys.argv[1] == "keep":
-    with SqliteSaver.from_conn_string(sys.argv[2]) as kept:
+    theirs: Any = RedisSaver if sys.argv[2].startswith("unix:") else SqliteSaver
+    with theirs.from_conn_string(sys.argv[2]) as kept:
+        kept.setup()
         builder.compile(checkpointer=kept).invoke({"said": ["one"]}, CONFIG)
 else:
     with CrdtSaver() as saver:
