@@ -17,6 +17,7 @@ Modules:
 - ``async_saver``, ``saver``: the checkpointer
 - ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
+- ``redaction``: a rule for the texts in what is written, such as one against secrets
 - ``records``: bytes of any length as keys, and whether they are whole
 - ``other_savers``: checkpoints of other checkpointers
 - ``store``: the store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -53,6 +53,9 @@ class AsyncCrdtSaver(CallsInThreads):
     A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
     ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
 
+    ``redact`` is a rule for texts, such as one that takes secrets out. It is applied to each text in the channels, in
+    what tasks write, and in the metadata, before any of it is written. What runs keeps its texts until it is loaded.
+
     Under asyncio, use it as ``async with AsyncCrdtSaver() as saver``, or close a client of your own.
     """
 
@@ -63,11 +66,12 @@ class AsyncCrdtSaver(CallsInThreads):
         prefix: str = "langgraph",
         w: int | str | None = None,
         serde: SerializerProtocol | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(serde=serde)
         self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
         self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
-        self._layout = Layout(prefix)
+        self._layout = Layout(prefix, redact)
         self._w: Any = w
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_check
 
 from crdtsync.adapters.keys import Keys, quoted
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, has_parts, pack, part_keys, unpack
+from crdtsync.adapters.langgraph.redaction import Rule, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,10 +62,11 @@ def next_version(current: str | float | None) -> str:
 
 
 class Layout:
-    """From what LangGraph hands over to keys, and back."""
+    """From what LangGraph hands over to keys, and back; ``redact`` changes the texts in it before they are written."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, redact: Rule | None = None) -> None:
         self._keys = Keys(prefix)
+        self._redact = redact
         self.key = self._keys.key
         self.below = self._keys.below
         self.names = self._keys.names
@@ -89,9 +91,11 @@ class Layout:
         values = checkpoint["channel_values"]
         for channel, version in new_versions.items():
             if channel in values:
-                kind, data = serde.dumps_typed(values[channel])
+                kind, data = self._encoded(serde, values[channel])
                 yield from pack(self.value_key(thread, namespace, channel, version), parts, data, type=kind)
         said = get_checkpoint_metadata(config, metadata)
+        if self._redact is not None:  # but no text of the checkpoint itself, such as versions and names of channels
+            said = serde.loads_typed(self._encoded(serde, said))
         rest = {name: field for name, field in checkpoint.items() if name != "channel_values"}
         channels = [channel for channel in checkpoint["channel_versions"] if channel in values]
         kind, data = serde.dumps_typed({"checkpoint": rest, "metadata": said, "channels": channels})
@@ -118,7 +122,7 @@ class Layout:
         checkpoint_id = config["configurable"]["checkpoint_id"]
         for place, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, place)
-            kind, data = serde.dumps_typed(value)
+            kind, data = self._encoded(serde, value)
             yield from pack(
                 self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
                 self.parts(thread, namespace),
@@ -128,6 +132,10 @@ class Layout:
                 channel=channel,
                 path=task_path,
             )
+
+    def _encoded(self, serde: SerializerProtocol, value: Any) -> tuple[str, bytes]:
+        kind, data = serde.dumps_typed(value)
+        return kind, data if self._redact is None else redacted(self._redact, kind, data)
 
     def value_key(self, thread: str, namespace: str, channel: str, version: str | float) -> str:
         """The key of a channel's value."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -54,6 +54,9 @@ class CrdtSaver(CallsInThreads):
 
     A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
     ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
+
+    ``redact`` is a rule for texts, such as one that takes secrets out. It is applied to each text in the channels, in
+    what threads write, and in the metadata, before any of it is written. What runs keeps its texts until it is loaded.
     """
 
     def __init__(
@@ -63,11 +66,12 @@ class CrdtSaver(CallsInThreads):
         prefix: str = "langgraph",
         w: int | str | None = None,
         serde: SerializerProtocol | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(serde=serde)
         self._owned = None if isinstance(client, Client) else Client(client)
         self._client = client if isinstance(client, Client) else self._owned or Client()
-        self._layout = Layout(prefix)
+        self._layout = Layout(prefix, redact)
         self._w: Any = w
 
     def close(self) -> None:

@@ -55,6 +55,11 @@ class Redactor:
         """``lines`` without secrets."""
         return map(self.line, lines)
 
+    def text(self, text: str) -> str:
+        """A text that belongs to no file, without secrets."""
+        self._in_key = False
+        return self.line(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
     def line(self, line: bytes) -> bytes:
         """One line without secrets."""
         if b"[redacted:" in line:

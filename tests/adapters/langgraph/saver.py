@@ -8,13 +8,16 @@ import os
 import zlib
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from uuid import uuid4
 
+import numpy as np
 import ormsgpack
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
@@ -23,11 +26,13 @@ from langgraph.checkpoint.conformance.report import CapabilityReport
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
 from crdtsync.errors import TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 TESTS = {
@@ -307,6 +312,82 @@ def test_time_travel_and_forks(saver: CrdtSaver) -> None:
     forked = run.update_state(history[1].config, {"path": ["edited"]})
     assert run.invoke(None, forked)["path"] == ["a", "edited", "b"]
     assert run.get_state(history[0].config).values["path"] == ["a", "b"]
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_rule_is_applied_to_all_texts_before_they_are_written(is_async: bool, state: Client) -> None:
+    class Fields(TypedDict):
+        messages: Annotated[list[Any], add_messages]
+        deep: dict[str, Any]
+        own: Finding
+        bytes: Any
+
+    def ask(fields: Fields) -> dict[str, Any]:
+        answer = interrupt({"shall": f"we use {SECRET}?"})
+        return {"messages": [AIMessage(f"{answer}: {SECRET}", tool_calls=[])]}
+
+    graph = StateGraph(Fields)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    graph.add_edge("ask", END)
+    begin: Any = {
+        "messages": [HumanMessage(f"it is {SECRET}", id="1")], "deep": {"a": [1, {"token": SECRET}]},
+        "own": Finding(SECRET), "bytes": np.arange(3),
+    }  # fmt: skip
+    config = {**thread("t"), "metadata": {"note": SECRET}}
+    redact = Redactor().text
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[Finding])
+
+    async def run() -> Any:
+        async with AsyncCrdtSaver(SOCKET, serde=serde, redact=redact) as saver:
+            run = graph.compile(checkpointer=saver)
+            await run.ainvoke(begin, config)
+            asked = (await run.aget_state(thread("t"))).tasks[0].interrupts[0].value
+            return asked, await run.ainvoke(Command(resume=f"yes {SECRET}"), config)
+
+    if is_async:
+        asked, told = asyncio.run(run())
+    else:
+        run_ = graph.compile(checkpointer=CrdtSaver(state, serde=serde, redact=redact))
+        run_.invoke(begin, config)
+        asked = run_.get_state(thread("t")).tasks[0].interrupts[0].value
+        told = run_.invoke(Command(resume=f"yes {SECRET}"), config)
+    stored = dict(state.items("langgraph/"))
+    texts = [zlib.decompress(each["data"]) if each.get("zlib") else each["data"] for each in stored.values()]
+    assert len(texts) > 10
+    assert [key for key, text in zip(stored, texts, strict=True) if SECRET.encode() in text] == []
+    mark = "[redacted:github-token:1]"
+    assert asked == {"shall": f"we use {mark}?"}
+    assert told["messages"][0] == HumanMessage(f"it is {mark}", id="1")
+    assert (told["deep"], told["own"]) == ({"a": [1, {"token": mark}]}, Finding(mark))
+    assert told["bytes"].tolist() == [0, 1, 2]
+
+
+def test_a_rule_changes_nothing_but_texts(saver: CrdtSaver, state: Client) -> None:
+    values = {
+        "times": [datetime(2026, 1, 1, tzinfo=UTC), timedelta(1)], "set": {1, 2}, "numbers": {1: 2.5, None: True},
+        "bytes": b"\xff", "nothing": None, "uuid": uuid4(), "message": HumanMessage("x", id="1"), "text": "x",
+    }  # fmt: skip
+    asked: list[str] = []
+
+    def as_it_is(text: str) -> str:
+        asked.append(text)
+        return text
+
+    put(CrdtSaver(state, redact=as_it_is), thread("t"), values)
+    assert found(saver, thread("t")).checkpoint["channel_values"] == values
+    assert "text" not in asked, "the names of channels stay"
+    assert "langchain_core.messages.human" not in asked
+
+
+def test_what_a_rule_cannot_look_into_is_not_written(state: Client) -> None:
+    saver = CrdtSaver(state, serde=JsonPlusSerializer(pickle_fallback=True), redact=str.lower)
+    with pytest.raises(ValueError, match="a rule cannot look into what is encoded as 'pickle'"):
+        put(saver, thread("t"), {"odd": operator.itemgetter(1)})
+    assert state.keys("langgraph/") == []
 
 
 def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, state: Client) -> None:
