@@ -7,10 +7,10 @@ from asyncio import sleep, to_thread
 from collections.abc import AsyncIterator, Callable, Container, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Unpack
+from typing import Any, Unpack
 
 from crdtsync.client import AsyncClient, AsyncSession
-from crdtsync.errors import InvalidRequest, Refused
+from crdtsync.errors import DamagedValue, InvalidRequest, KindMismatch, Refused, TooOld
 from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import Local, check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
@@ -26,9 +26,20 @@ from crdtsync.sessions.saved.header import (
     Saved,
     excluded_key,
     header_key,
+    large_key,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, elements, end_of, lines_of
+from crdtsync.sessions.saved.pieces import (
+    LARGE_BYTES_MAX,
+    START,
+    Piece,
+    Tree,
+    elements,
+    end_of,
+    large,
+    lines_of,
+    with_large,
+)
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
@@ -347,8 +358,21 @@ class AsyncSessions:
                 with suppress(Refused, OverflowError):
                     await self._prune(older_s, bytes_max, new)
 
+    async def with_large(self, session: str, log: Iterable[Any]) -> list[Any]:
+        """Elements of a log of ``session``, with the large lines out of their blobs; without a blob they stay so."""
+        return [await self._with_large(session, element) for element in log]
+
+    async def _with_large(self, session: str, element: Any) -> Any:
+        match element:
+            case [bytes(), int(), bytes(digest)]:
+                with suppress(KindMismatch, TooOld, DamagedValue):
+                    blob = await self._client.get_blob(large_key(session, digest))
+                    if blob is not None and blob.size <= LARGE_BYTES_MAX:
+                        return with_large(element, await blob.read())
+        return element
+
     async def _tree(self, session: str, name: str) -> Tree:
-        return Tree(await self._client.log(lines_key(session, name)))
+        return Tree(await self.with_large(session, await self._client.log(lines_key(session, name))))
 
     async def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who
@@ -371,10 +395,14 @@ class AsyncSessions:
         )  # fmt: skip
         for name, pieces in reading.pieces.items():
             after, recently = reading.before[name]
-            known = await self._known(lines_key(saved.id, name), after, pieces) if pieces else ()
+            known = await self._known(saved.id, name, after, pieces) if pieces else ()
             if known is None:
                 return None
             for element, run in elements(pieces, recently, known):
+                if isinstance(element[1], int):
+                    await self._client.put_blob(
+                        large_key(saved.id, run[0].digest), await to_thread(large, run[0].content)
+                    )
                 async with self._client.batch() as batch:
                     batch.append(lines_key(saved.id, name), element)
                     if is_due:
@@ -387,14 +415,14 @@ class AsyncSessions:
             result.saved = before
         return result
 
-    async def _known(self, key: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
+    async def _known(self, session: str, name: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
         """Which of the pieces that follow ``after`` the log has; None: it does not have what they follow."""
-        log = await self._client.log(key, last=1)
+        log = await self._client.log(lines_key(session, name), last=1)
         end = end_of(log[0]) if log else START
         if end == after:
             return ()
         digests = [one.digest for one in pieces]
         if end in digests:
             return frozenset(digests[: digests.index(end) + 1])
-        tree = Tree(await self._client.log(key))
+        tree = await self._tree(session, name)
         return tree if after in tree else None

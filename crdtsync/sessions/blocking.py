@@ -9,10 +9,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from time import sleep
-from typing import Unpack
+from typing import Any, Unpack
 
 from crdtsync.client import Client, Session
-from crdtsync.errors import InvalidRequest, Refused
+from crdtsync.errors import DamagedValue, InvalidRequest, KindMismatch, Refused, TooOld
 from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import Local, check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
@@ -28,9 +28,20 @@ from crdtsync.sessions.saved.header import (
     Saved,
     excluded_key,
     header_key,
+    large_key,
     lines_key,
 )
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, elements, end_of, lines_of
+from crdtsync.sessions.saved.pieces import (
+    LARGE_BYTES_MAX,
+    START,
+    Piece,
+    Tree,
+    elements,
+    end_of,
+    large,
+    lines_of,
+    with_large,
+)
 
 NOTES_TOKENS = 1000
 """Of a session that is merged into another one."""
@@ -345,8 +356,21 @@ class Sessions:
                 with suppress(Refused, OverflowError):
                     self._prune(older_s, bytes_max, new)
 
+    def with_large(self, session: str, log: Iterable[Any]) -> list[Any]:
+        """Elements of a log of ``session``, with the large lines out of their blobs; without a blob they stay so."""
+        return [self._with_large(session, element) for element in log]
+
+    def _with_large(self, session: str, element: Any) -> Any:
+        match element:
+            case [bytes(), int(), bytes(digest)]:
+                with suppress(KindMismatch, TooOld, DamagedValue):
+                    blob = self._client.get_blob(large_key(session, digest))
+                    if blob is not None and blob.size <= LARGE_BYTES_MAX:
+                        return with_large(element, blob.read())
+        return element
+
     def _tree(self, session: str, name: str) -> Tree:
-        return Tree(self._client.log(lines_key(session, name)))
+        return Tree(self.with_large(session, self._client.log(lines_key(session, name))))
 
     def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who
@@ -369,10 +393,12 @@ class Sessions:
         )  # fmt: skip
         for name, pieces in reading.pieces.items():
             after, recently = reading.before[name]
-            known = self._known(lines_key(saved.id, name), after, pieces) if pieces else ()
+            known = self._known(saved.id, name, after, pieces) if pieces else ()
             if known is None:
                 return None
             for element, run in elements(pieces, recently, known):
+                if isinstance(element[1], int):
+                    self._client.put_blob(large_key(saved.id, run[0].digest), large(run[0].content))
                 with self._client.batch() as batch:
                     batch.append(lines_key(saved.id, name), element)
                     if is_due:
@@ -385,14 +411,14 @@ class Sessions:
             result.saved = before
         return result
 
-    def _known(self, key: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
+    def _known(self, session: str, name: str, after: bytes, pieces: list[Piece]) -> Container[bytes] | None:
         """Which of the pieces that follow ``after`` the log has; None: it does not have what they follow."""
-        log = self._client.log(key, last=1)
+        log = self._client.log(lines_key(session, name), last=1)
         end = end_of(log[0]) if log else START
         if end == after:
             return ()
         digests = [one.digest for one in pieces]
         if end in digests:
             return frozenset(digests[: digests.index(end) + 1])
-        tree = Tree(self._client.log(key))
+        tree = self._tree(session, name)
         return tree if after in tree else None

@@ -55,16 +55,18 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
     """The last turn of a saved session, and what is said and done from now on, as it is saved, each with the number of
     its turn. It goes on until the caller leaves the loop.
     """
-    saved = Sessions(client).get(session)
+    sessions = Sessions(client)
+    saved = sessions.get(session)
     key = lines_key(saved.id, MAIN)
     elements = client.log(key)
-    tree, begun = Tree(elements), b""
+    tree, begun = Tree(sessions.with_large(saved.id, elements)), b""
     turns = conversation(saved, list(lines_of(tree.file())), {}).turns()
     turn = len(turns) - 1
     yield from ((turn, item) for item in turns[-1])
     with client.watch(key, after=elements.token) as events:
         for event in events:
-            new = tree.add(one.value for one in event.events or [event] if one.op == "append")
+            appended = (one.value for one in event.events or [event] if one.op == "append")
+            new = tree.add(sessions.with_large(saved.id, appended))
             whole, end, begun = (begun + b"".join(one.content for one in new)).rpartition(b"\n")
             for item in AGENTS[saved.agent].read(BytesIO(whole + end)).items:
                 turn += isinstance(item, Text) and item.role == USER

@@ -1,7 +1,8 @@
 """A saved session as a search finds it: what was said and done in it, and when.
 
 Its lines are read one by one, in the order in which they were saved. So what its agent no longer sees, before a
-compaction or on another branch, is found, too, and a session that goes on costs what its new lines cost.
+compaction or on another branch, is found, too, and a session that goes on costs what its new lines cost. Large lines,
+which are blobs, are passed over.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import signal
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from getpass import getuser
 from pathlib import Path
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.integration
 
 CLAUDE_ID = "aaaaaaaa-0000-4000-8000-000000000001"
 CODEX_ID = "019a0000-0000-7000-8000-000000000002"
-TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+TOKEN, MARK = "ghp_" + "a1B2c3D4e5F6" * 3, b"[redacted:github-token:1]"
 
 
 def line(**fields: Any) -> bytes:
@@ -138,7 +139,7 @@ def test_a_second_save_writes_what_is_new(daemon: Daemon, ann: Home):
     with ann.claude.open("ab") as file:
         file.write(b"n\n" + b"x" * 1_500_000 + b"\n")
     assert sessions.save(CLAUDE_ID).new_lines == 2
-    assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 1 + 1 + 1 + 3
+    assert len(client.log(f"sessions.lines/{CLAUDE_ID}/main")) == 1 + 1 + 1 + 1
 
 
 def test_a_save_goes_on_where_the_last_one_stopped_and_notices_what_it_cannot_go_on_from(daemon: Daemon, ann: Home):
@@ -182,7 +183,7 @@ def test_a_session_that_grows_is_followed(daemon: Daemon, ann: Home, tmp_path: P
     sessions = Sessions(daemon.client("ann"))
     assert sessions.save(CLAUDE_ID).new_bytes == 0
     told = b"".join(piece.content for piece in sessions.files(sessions.get(CLAUDE_ID))["main"])
-    assert told == ann.claude.read_bytes().replace(TOKEN.encode(), b"[redacted:github-token:1]")
+    assert told == ann.claude.read_bytes().replace(TOKEN.encode(), MARK)
 
 
 def followed(daemon: Daemon, ann: Home) -> tuple[Sessions, Iterator[SaveResult], Callable[[int], None]]:
@@ -232,6 +233,41 @@ def test_a_followed_session_that_is_dropped_is_saved_whole_again(daemon: Daemon,
     assert len(list(lines_of(sessions.files(sessions.get(CLAUDE_ID))["main"]))) == 6 + 13 * 3
 
 
+def test_large_results_and_pictures_are_blobs_beside_the_lines(pair: Cluster, ann: Home, bob: Home):
+    on_a, on_b = Sessions(pair[0].client("ann")), Sessions(pair[1].client("bob"))
+    with ann.claude.open("ab") as file:
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "t1",
+            "content": f"GITHUB_TOKEN={TOKEN} " + "many words " * 300_000,
+        }
+        picture = {
+            "type": "base64",
+            "media_type": "image/png",
+            "data": b64encode(random.Random(7).randbytes(2**20)).decode(),
+        }
+        for number, block in enumerate((result, {"type": "image", "source": picture})):
+            said = line(type="user", uuid=f"p{number}", parentUuid="u3", message={"content": [block]})
+            file.write(said)
+    original = ann.claude.read_bytes()
+    on_a.save(CLAUDE_ID)
+    client = pair[1].client("bob")
+    client.wait(pair[0].client("ann").now())
+    lines = client.log(f"sessions.lines/{CLAUDE_ID}/main")
+    assert sum(len(one[1]) for one in lines if not isinstance(one[1], int)) < 10_000
+    blobs = [client.get_blob(key) for key in client.keys(f"sessions.lines/{CLAUDE_ID}/.large/")]
+    assert sorted(blob.size // 2**20 for blob in blobs if blob) == [0, 1]
+    bob.enter()
+    on_b.load(CLAUDE_ID)
+    moved = original.replace(str(ann.path).encode(), str(bob.path).encode())
+    assert bob.claude.read_bytes() == moved.replace(TOKEN.encode(), MARK)
+    assert b"".join(lines_of(on_b.files(on_b.get(CLAUDE_ID))["main"])) == original.replace(TOKEN.encode(), MARK)
+    ann.enter()
+    assert on_a.save(CLAUDE_ID).new_bytes == 0
+    assert on_b.drop(CLAUDE_ID)
+    assert client.keys("sessions.lines") == []
+
+
 def test_no_secret_leaves_the_machine(daemon: Daemon, ann: Home):
     sessions = Sessions(daemon.client("ann"))
     assert sessions.save(CLAUDE_ID).saved.redacted == {"github-token": 1}
@@ -279,7 +315,7 @@ def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_th
     assert loaded.redacted == {"github-token": 1}
     assert loaded.rewritten[str(ann.work / "a.py"), str(bob.work / "a.py")] == 1
     moved = original.replace(str(ann.path).encode(), str(bob.path).encode())
-    assert bob.claude.read_bytes() == moved.replace(TOKEN.encode(), b"[redacted:github-token:1]")
+    assert bob.claude.read_bytes() == moved.replace(TOKEN.encode(), MARK)
     with bob.claude.open("ab") as file:
         file.write(line(type="user", uuid="u4", parentUuid="u3", cwd=str(bob.work), message={"content": "go on"}))
     assert on_b.save(CLAUDE_ID).saved.turns == 2

@@ -39,6 +39,11 @@ def lines_key(session: str, file: str) -> str:
     return f"{LINES}{session}/{file}"
 
 
+def large_key(session: str, digest: bytes) -> str:
+    """The key of the blob that holds a large line of ``session``."""
+    return lines_key(session, f".large/{digest.hex()}")
+
+
 @dataclass(slots=True)
 class SavedFile:
     """One file of a session: the digest that its last saved piece has, and how much that is."""

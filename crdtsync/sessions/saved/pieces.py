@@ -10,13 +10,15 @@ A log holds such pieces in any mixture. What was written in two places is a fork
 end is one file to the byte, and saving a file again adds just the pieces that are not there. The file is the way to
 the newest end.
 
-A piece is a line with its line end, or a part of a line that is longer than :data:`PIECE_BYTES_MAX`. A torn last line
-is a piece without a line end; when the line is complete, that is another piece, and the torn one a dead end.
+A piece is a line with its line end. A torn last line is a piece without one; when the line is complete, that is another
+piece, and the torn one a dead end.
 
 Lines of a session repeat each other. So what is saved at once is stored as one run: an element of the log is the digest
 before its first piece, and the content of all its pieces. A long run is packed with what was just before it in its file
 as zlib's dictionary: a run of one line then takes a fifth of its bytes, and not two fifths (real sessions of Claude
-Code).
+Code). A line that is longer than :data:`RUN_BYTES_MAX`, such as a picture or the result of a tool, is a blob: its
+element is the digest before it, its size, and its own digest, by which the blob is called. Nothing is packed with it,
+so what follows can be read without the blob: a tree has it as a piece without content, a *gap*.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from typing import Any
 
 from crdtsync.errors import InvalidEncoding
 
-PIECE_BYTES_MAX = 512 * 1024
+RUN_BYTES_MAX = 512 * 1024
 """Of a session's lines, in one element of a log."""
+LARGE_BYTES_MAX = 512 * 1024 * 1024
+"""Of a line that is longer, and a blob."""
 PACKED_OVER_BYTES = 512
 BEFORE_BYTES = 16 * 1024
 """Of what was before a run, as its dictionary; at the beginning of a file that is less."""
@@ -52,25 +56,23 @@ class Piece:
 def chain(lines: Iterable[bytes], after: bytes = START) -> Iterator[Piece]:
     """The pieces of a file, from its lines."""
     for line in lines:
-        for start in range(0, len(line), PIECE_BYTES_MAX):
-            content = line[start : start + PIECE_BYTES_MAX]
-            made = Piece(after, sha256(after + content).digest()[:DIGEST_BYTES], content)
-            after = made.digest
-            yield made
+        made = Piece(after, sha256(after + line).digest()[:DIGEST_BYTES], line)
+        after = made.digest
+        yield made
 
 
 def elements(
     pieces: Iterable[Piece], before: bytes | None = b"", known: Container[bytes] = ()
 ) -> Iterator[tuple[list[Any], list[Piece]]]:
     """The elements of a log for the ``pieces`` of a file whose digests are not ``known`` to be there, each with the
-    pieces in it, at most :data:`PIECE_BYTES_MAX`. ``before`` is what :func:`recent` gives for the file before them;
+    pieces in it, at most :data:`RUN_BYTES_MAX`. ``before`` is what :func:`recent` gives for the file before them;
     None: that is not at hand, so that they are packed by themselves.
     """
     run: list[Piece] = []
     size, dictionary = 0, before
     for one in pieces:
         is_known = one.digest in known
-        if run and (is_known or size + len(one.content) > PIECE_BYTES_MAX):
+        if run and (is_known or size + len(one.content) > RUN_BYTES_MAX):
             yield _element(run, dictionary), run
             run = []
         if not is_known:
@@ -84,15 +86,21 @@ def elements(
 
 
 def recent(before: bytes | None, content: bytes) -> bytes | None:
-    """The last :data:`BEFORE_BYTES` of a file that ended with ``before`` and goes on with ``content``."""
-    return None if before is None else (before[-BEFORE_BYTES:] + content)[-BEFORE_BYTES:]
+    """The last :data:`BEFORE_BYTES` of a file that ended with ``before`` and goes on with ``content``, but for large
+    lines.
+    """
+    if before is None or len(content) > RUN_BYTES_MAX:
+        return before
+    return (before[-BEFORE_BYTES:] + content)[-BEFORE_BYTES:]
 
 
 def _element(run: list[Piece], before: bytes | None) -> list[Any]:
     """A short run as text where it is text, for readers; a long one packed, where that makes it shorter, with the
-    digest of its end.
+    digest of its end; of a large line its size and digest.
     """
     after, content = run[0].after, b"".join(one.content for one in run)
+    if len(content) > RUN_BYTES_MAX:
+        return [after, len(content), run[0].digest]
     if len(content) > PACKED_OVER_BYTES:
         packer = zlib.compressobj(zdict=before) if before else zlib.compressobj()
         packed = packer.compress(content) + packer.flush()
@@ -104,10 +112,21 @@ def _element(run: list[Piece], before: bytes | None) -> list[Any]:
         return [after, content]
 
 
+def large(content: bytes) -> bytes:
+    """What is put into the blob of a large line."""
+    return zlib.compress(content)
+
+
+def with_large(element: Any, blob: bytes) -> list[Any]:
+    """The element of a large line, with the line out of its blob."""
+    after, size, _ = element
+    return [after, _unpacked(blob, b"", min(size, LARGE_BYTES_MAX))]
+
+
 def end_of(element: Any) -> bytes | None:
     """The digest of the end of an element of a log; None: it is none."""
     match element:
-        case [bytes(), bytes(), bytes(end)]:
+        case [bytes(), bytes() | int(), bytes(end)]:
             return end
         case [bytes(after), str() | bytes() as content]:
             return next((one.digest for one in reversed(list(_plain_pieces(after, content)))), None)
@@ -168,6 +187,8 @@ class Tree:
         match value:
             case [bytes(after), str() | bytes() as content]:
                 yield from _plain_pieces(after, content)
+            case [bytes(after), int(), bytes(digest)]:
+                yield self._pieces.get(digest, Piece(after, digest, b""))
             case [bytes(after), bytes(packed), bytes()]:
                 before, missing = self._before(after)
                 if missing is None:
@@ -178,9 +199,12 @@ class Tree:
     def _before(self, digest: bytes) -> tuple[bytes, bytes | None]:
         """The last bytes of the file up to ``digest``, and which piece of them is not here."""
         parts, size = [], 0
-        while digest in self._pieces and size < BEFORE_BYTES:
-            parts.append(self._pieces[digest].content)
-            size += len(parts[-1])
+        seen: set[bytes] = set()  # gaps that somebody made up may follow each other in a circle
+        while digest in self._pieces and digest not in seen and size < BEFORE_BYTES:
+            seen.add(digest)
+            if len(content := self._pieces[digest].content) <= RUN_BYTES_MAX:
+                parts.append(content)
+                size += len(content)
             digest = self._pieces[digest].after
         is_whole = size >= BEFORE_BYTES or digest == START
         return b"".join(reversed(parts))[-BEFORE_BYTES:], None if is_whole else digest
@@ -197,7 +221,7 @@ class Tree:
             end = self.ends[-1] if self.ends else START
         found: list[Piece] = []
         while end != START:
-            if end not in self._pieces:
+            if end not in self._pieces or not self._pieces[end].content:
                 raise InvalidEncoding("a part of the session is not on this host: wait until it is synced, then retry")
             found.append(self._pieces[end])
             end = found[-1].after
@@ -221,11 +245,11 @@ def _plain_pieces(after: bytes, content: str | bytes) -> Iterator[Piece]:
     return chain(BytesIO(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content), after)
 
 
-def _unpacked(packed: bytes, before: bytes) -> bytes:
-    """Nothing, if that was not packed here; what somebody else puts there takes no more memory than a run."""
+def _unpacked(packed: bytes, before: bytes, bytes_max: int = RUN_BYTES_MAX) -> bytes:
+    """Nothing, if that was not packed here; what somebody else puts there takes no more memory than it says."""
     unpacker = zlib.decompressobj(zdict=before)
     try:
-        content = unpacker.decompress(packed, PIECE_BYTES_MAX)
+        content = unpacker.decompress(packed, bytes_max)
     except zlib.error:
         return b""
     return content if unpacker.eof else b""

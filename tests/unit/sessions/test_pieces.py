@@ -7,20 +7,24 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdtsync.errors import InvalidEncoding
 from crdtsync.sessions.saved.pieces import (
     BEFORE_BYTES,
-    PIECE_BYTES_MAX,
+    RUN_BYTES_MAX,
     START,
     Piece,
     Tree,
     chain,
     elements,
     end_of,
+    large,
     lines_of,
     recent,
+    with_large,
 )
 from tests.examples import examples
 
@@ -53,21 +57,43 @@ def test_a_log_of_two_ways_gives_the_one_that_was_saved_last(common: list[bytes]
         assert b"".join(lines_of(tree.file())) == b"".join(common + two)
 
 
-def test_a_long_line_goes_in_parts_and_comes_back_whole():
-    content = [b"x" * (2 * PIECE_BYTES_MAX + 7) + b"\n", b"\xff torn"]
+def test_a_large_line_is_a_blob_and_comes_back_whole():
+    content = [b"a\n", b"x" * (2 * RUN_BYTES_MAX + 7) + b"\n", b"b\n", b"\xff torn"]
     pieces = list(chain(content))
-    assert len(pieces) == 4
     found = list(elements(pieces))
     assert [len(run) for _, run in found] == [1, 1, 2]
-    assert len(found[0][0][1]) < 1000
-    assert found[-1][0] == [pieces[1].digest, b"x" * 7 + b"\n" + content[1]]
-    assert list(lines_of(Tree(element for element, _ in found).file())) == content
-    known = {pieces[1].digest}
-    assert [len(run) for _, run in elements(pieces, known=known)] == [1, 2]  # what does not follow is another run
+    assert found[1][0] == [pieces[0].digest, len(content[1]), pieces[1].digest]
+    assert end_of(found[1][0]) == pieces[1].digest
+    blob = large(content[1])
+    assert len(blob) < 2000
+    log = [element for element, _ in found]
+    whole = with_large(log[1], blob)
+    for values in ([log[0], whole, log[2]], [*log, whole], [log[0], whole, *log[1:]]):
+        assert list(lines_of(Tree(values).file())) == content
+    for wrong in (blob[:-5], b"nothing", large(content[1] + b"x")):
+        with pytest.raises(InvalidEncoding, match="not on this host"):
+            Tree([log[0], with_large(log[1], wrong), log[2]]).file()
+    with pytest.raises(InvalidEncoding, match="not on this host"):
+        Tree(log).file()
+
+
+def test_what_follows_a_large_line_is_read_without_it():
+    content = [b"begin" * 900 + b"\n", b"x" * (RUN_BYTES_MAX + 7) + b"\n", b"begin, and more: " * 60 + b"\n"]
+    log = list(one_by_one(list(chain(content))))
+    assert [len(one) for one in log] == [3, 3, 3]  # packed, large, packed with the first
+    found = Tree().add(log)
+    assert [one.content for one in found] == [content[0], b"", content[2]]
+
+
+def test_large_lines_that_follow_each_other_in_a_circle_hold_nobody_up():
+    one, two, packed = b"1" * 12, b"2" * 12, zlib.compressobj(zdict=b"x")
+    tree = Tree([[one, 9, two], [two, 9, one], [two, packed.compress(b"y\n") + packed.flush(), b"3" * 12]])
+    with pytest.raises(InvalidEncoding):
+        tree.file(one)
 
 
 def test_what_others_put_into_the_log_is_passed_over():
-    bomb = zlib.compress(bytes(PIECE_BYTES_MAX + 1))
+    bomb = zlib.compress(bytes(RUN_BYTES_MAX + 1))
     torn = zlib.compress(b"x" * 1000)[:-4]
     log = [3, ["x"], {"a": 1}, *stored([b"a\n"]), [b"?", 4], [b"", bomb, b"x"], [b"", torn, b"x"], [b"", b"", b""],
            [b"", b"", 2]]  # fmt: skip
