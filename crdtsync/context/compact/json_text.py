@@ -138,6 +138,8 @@ class _Writer:
         return cell(self._cut(value) if isinstance(value, str) else value)
 
     def _shortened(self, value: Any) -> Any:  # JSON of any shape
+        if not self.long_strings:
+            return value
         if isinstance(value, str):
             return self._cut(value)
         if isinstance(value, dict):
@@ -174,4 +176,4 @@ class _Writer:
 
     def _score(self, value: object) -> int:
         text = json.dumps(value, ensure_ascii=False)
-        return 2 * len(self.query & words(text)) + is_telling(text)
+        return (2 * len(self.query & words(text)) if self.query else 0) + is_telling(text)

@@ -100,6 +100,8 @@ def _element(value: object) -> str:
 def _looks_other(text: str) -> bool:
     if text in ("true", "false", "null"):
         return True
+    if text[0].isascii() and text[0] not in "0123456789+-.iInN":  # none of Python's: asking is slow
+        return False
     try:
         float(text)
     except ValueError:

@@ -14,6 +14,7 @@ from crdtsync.context.compact.compress import _BY_KIND, compress
 from crdtsync.context.compact.detect import KINDS, detect
 from crdtsync.context.compact.prose import compact_prose
 from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.tables import cell
 from crdtsync.context.tokens import count
 
 RECORDS = [
@@ -424,3 +425,11 @@ def test_what_could_never_fit_is_made_compact_once_and_no_other_way(monkeypatch:
     assert made == [4]
     monkeypatch.setattr("crdtsync.context.compact.compress._FAR", 10**9)
     assert compress(text, kind="prose", budget=100) == done
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "+1", "-1", ".5", "1_0", "1e5", "inf", "Infinity", "NaN", "nan", "-inf", "١", "true", "null"]
+)
+def test_a_cell_is_quoted_where_it_would_be_taken_for_something_else(text: str) -> None:
+    assert cell(text) == json.dumps(text, ensure_ascii=False)
+    assert cell(f"x{text}") == f"x{text}"
