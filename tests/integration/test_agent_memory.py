@@ -110,6 +110,16 @@ def test_what_was_changed_on_two_hosts_at_once_is_shown(parted: Cluster, tmp_pat
     wait_until(lambda: len(first.contradictions(user_id="alice")) == 1)
     ((shown,),) = first.contradictions(user_id="alice")
     assert {shown["memory"], *shown["at_odds"]} == {"likes coffee", "likes milk"}
+    told = first.history(one["id"])
+    updates = {
+        line["new_memory"]: (line["old_memory"], line.get("at_odds")) for line in told if line["event"] == "UPDATE"
+    }
+    assert updates == {"likes coffee": ("likes tea", ["likes milk"]), "likes milk": ("likes tea", ["likes coffee"])}
+    assert "(at odds with: likes milk)" in Shell(parted[0].socket, tmp_path)("memory", "history", one["id"]).out
+    first.update(one["id"], "likes water")
+    told = first.history(one["id"])
+    assert (told[-1]["old_memory"] in updates, told[-1]["new_memory"]) == (True, "likes water")
+    assert not [line for line in told if "at_odds" in line]
 
 
 def test_what_two_hosts_said_alike_is_no_contradiction(parted: Cluster, tmp_path: Path) -> None:

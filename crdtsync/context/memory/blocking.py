@@ -276,26 +276,28 @@ class Memory:
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
         """What a memory said, the oldest first: ``{"id", "memory_id", "old_memory", "new_memory", "event",
-        "created_at", "agent", "is_deleted"}``.
+        "created_at", "agent", "is_deleted"}``. ``old_memory`` is what its author had seen. What hosts that were cut off
+        have changed at once has ``at_odds``, what the others say, until somebody changes it again.
         """
         told: list[dict[str, Any]] = []
-        before: str | None = None
-        past = self._client.history(self._prefix + memory_id, last=None)
+        known: dict[str, str] = {}
+        past = [value for value in self._client.history(self._prefix + memory_id, last=None) if is_record(value.value)]
+        at_odds = {value.dot: value.value["memory"] for value in past if value.fate == "live"}
         for value in reversed(past):
-            if not is_record(value.value):
-                continue
             time = value.time.astimezone(UTC).isoformat(timespec="milliseconds") if value.time else None
             line = {"id": value.dot, "memory_id": memory_id, "created_at": time, "agent": value.agent}
-            new = value.value["memory"]
+            before = next((known[dot] for dot in (*(value.seen or ()), *(value.blind or ())) if dot in known), None)
+            new = known[value.dot] = value.value["memory"]
             event = "ADD" if before is None else "UPDATE"
             told.append(line | {"old_memory": before, "new_memory": new, "event": event, "is_deleted": False})
-            before = new
+            if value.dot in at_odds and len(at_odds) > 1:
+                told[-1]["at_odds"] = [text for dot, text in at_odds.items() if dot != value.dot]
             if value.fate == "deleted" and value.removed_by is not None:
                 told.append(
-                    line | {"id": value.removed_by.dot, "agent": value.removed_by.agent, "old_memory": before,
+                    line | {"id": value.removed_by.dot, "agent": value.removed_by.agent, "old_memory": new,
                             "new_memory": None, "event": "DELETE", "is_deleted": True}
                 )  # fmt: skip
-                before = None
+                del known[value.dot]
         return told
 
     def reset(self) -> None:

@@ -185,7 +185,8 @@ def history(settings: Settings, memory_id: str) -> None:
         raise _no(memory_id)
     for one in told:
         said = one["new_memory"] if one["new_memory"] is not None else one["old_memory"]
-        plain = f"{one['created_at']} {one['event']} ({one['agent']}): {said}"
+        odds = f" (at odds with: {'; '.join(one['at_odds'])})" if one.get("at_odds") else ""
+        plain = f"{one['created_at']} {one['event']} ({one['agent']}): {said}{odds}"
         output.line(output.record(one) if settings.json else plain)
 
 
