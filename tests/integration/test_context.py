@@ -102,6 +102,36 @@ def test_hosts_that_were_cut_off_keep_what_each_has_just_put(parted: Cluster):
     eventually(lambda: all(len(keys := context.keys()) == 2 and "last" in keys for context in contexts))
 
 
+def test_what_two_hosts_put_at_once_is_shown_with_its_authors_until_it_is_put_again(parted: Cluster, tmp_path: Path):
+    clients = [daemon.client(name) for daemon, name in zip(parted, ("ann", "bob"), strict=True)]
+    large = "".join(f"2026-11-22T10:00:00Z INFO took task {number} in 20 ms\n" for number in range(30_000))
+    SharedContext(clients[0]).put("survey", "the disk\nis slow")
+    SharedContext(clients[1]).put("survey", {"disk": "fast"})
+    SharedContext(clients[0]).put("run", large)
+    SharedContext(clients[1]).put("run", "short")
+    parted.heal()
+    for client, other in (clients, clients[::-1]):
+        client.wait(other.now())
+        context = SharedContext(client)
+        text = context.get("survey")
+        assert "[ann] the disk\n    is slow" in text
+        assert '[bob] {"disk": "fast"}' in text
+        for key, put in (("survey", ["the disk\nis slow", {"disk": "fast"}]), ("run", [large, "short"])):
+            entry = context.get_entry(key)
+            assert entry is not None
+            assert {one.agent: one.original for one in (entry, *entry.siblings)} == dict(
+                zip(("ann", "bob"), put, strict=True)
+            )
+            assert context.get(key, full=True) == entry.original
+        run = Shell(parted[0].socket, tmp_path)
+        assert "[ann] the disk" in run("context", "get", "survey").out
+        assert "put something else at the same time" in run("context", "get", "survey", "--full").err
+        assert "[ann] the disk" in Views(client).view("context/").text
+    SharedContext(clients[0]).put("survey", "the disk was replaced")
+    assert SharedContext(clients[0]).get("survey") == "the disk was replaced"
+    assert SharedContext(clients[0]).get("survey", full=True) == "the disk was replaced"
+
+
 def test_a_view_of_real_state_keeps_its_budget_and_is_the_same_on_both_hosts(pair: Cluster):
     ann, bob = pair[0].client("ann"), pair[1].client("bob")
     ann.set("plan/goal", "ship version 2", meta={"pinned": True})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from asyncio import to_thread
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from crdtsync.client import AsyncClient
+from crdtsync.client import AsyncClient, Entry
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
+    change_of,
     entry_from,
-    is_record,
     oldest,
+    puts_in,
     record,
     stats_of,
     unpacked,
@@ -77,18 +79,17 @@ class AsyncSharedContext:
         return entry_from(key, stored, content)
 
     async def get(self, key: str, *, full: bool = False) -> Any:
-        """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none."""
-        if full:
-            return await self._original(key, await self._client.get(self._prefix + key))
-        stored = await self._client.get(self._prefix + key)
-        return stored["text"] if is_record(stored) else None
+        """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none.
+
+        What hosts that were cut off have both put stands in the text one after the other, each after its author, until
+        somebody puts it again; ``full`` gives one of them, and :meth:`get_entry` all.
+        """
+        found = await self._found(key, full=full)
+        return None if found is None else found.original if full else found.text
 
     async def get_entry(self, key: str) -> ContextEntry | None:
         """All that is known of ``key``, with the original; None if there is none."""
-        stored = await self._client.entry(self._prefix + key)
-        if stored is None or not is_record(stored.value):
-            return None
-        return entry_from(key, stored, await self._original(key, stored.value))
+        return await self._found(key, full=True)
 
     async def keys(self) -> list[str]:
         """The keys that are there, sorted."""
@@ -118,13 +119,23 @@ class AsyncSharedContext:
     ) -> None:
         await self.close()
 
-    async def _original(self, key: str, value: Any) -> Any:
-        """What was put under ``key``, whose compact key has ``value``."""
-        packed = value.get("packed") if isinstance(value, dict) else None
-        if packed is None:
-            return await self._client.get(self._full + key)
-        blob = await self._client.get_blob(self._blob + key)
-        return None if blob is None else unpacked(await blob.read(), packed)
+    async def _found(self, key: str, *, full: bool) -> ContextEntry | None:
+        stored = puts_in(await self._client.entry(self._prefix + key))
+        if not stored:
+            return None
+        originals = await self._originals(key, stored) if full else {}
+        first, *others = (entry_from(key, one, originals.get(change_of(one))) for one in stored)
+        return replace(first, siblings=tuple(others))
+
+    async def _originals(self, key: str, stored: list[Entry]) -> dict[str, Any]:
+        """What was put, by the change; of several that are large the one that comes first."""
+        whole = await self._client.entry(self._full + key)
+        found = {change_of(one): one.value for one in (whole, *whole.siblings)} if whole is not None else {}
+        large = next((one for one in stored if one.value.get("packed")), None)
+        blob = await self._client.get_blob(self._blob + key) if large is not None else None
+        if large is not None and blob is not None:
+            found[change_of(large)] = unpacked(await blob.read(), large.value["packed"])
+        return found
 
     async def _evict(self, spared: str) -> None:
         entries = await self._client.entries(self._prefix, values=False)

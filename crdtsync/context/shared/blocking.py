@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from crdtsync.client import Client
+from crdtsync.client import Client, Entry
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
+    change_of,
     entry_from,
-    is_record,
     oldest,
+    puts_in,
     record,
     stats_of,
     unpacked,
@@ -76,18 +78,17 @@ class SharedContext:
         return entry_from(key, stored, content)
 
     def get(self, key: str, *, full: bool = False) -> Any:
-        """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none."""
-        if full:
-            return self._original(key, self._client.get(self._prefix + key))
-        stored = self._client.get(self._prefix + key)
-        return stored["text"] if is_record(stored) else None
+        """The compact text of ``key``, or with ``full`` what was put, value for value; None if there is none.
+
+        What hosts that were cut off have both put stands in the text one after the other, each after its author, until
+        somebody puts it again; ``full`` gives one of them, and :meth:`get_entry` all.
+        """
+        found = self._found(key, full=full)
+        return None if found is None else found.original if full else found.text
 
     def get_entry(self, key: str) -> ContextEntry | None:
         """All that is known of ``key``, with the original; None if there is none."""
-        stored = self._client.entry(self._prefix + key)
-        if stored is None or not is_record(stored.value):
-            return None
-        return entry_from(key, stored, self._original(key, stored.value))
+        return self._found(key, full=True)
 
     def keys(self) -> list[str]:
         """The keys that are there, sorted."""
@@ -117,13 +118,23 @@ class SharedContext:
     ) -> None:
         self.close()
 
-    def _original(self, key: str, value: Any) -> Any:
-        """What was put under ``key``, whose compact key has ``value``."""
-        packed = value.get("packed") if isinstance(value, dict) else None
-        if packed is None:
-            return self._client.get(self._full + key)
-        blob = self._client.get_blob(self._blob + key)
-        return None if blob is None else unpacked(blob.read(), packed)
+    def _found(self, key: str, *, full: bool) -> ContextEntry | None:
+        stored = puts_in(self._client.entry(self._prefix + key))
+        if not stored:
+            return None
+        originals = self._originals(key, stored) if full else {}
+        first, *others = (entry_from(key, one, originals.get(change_of(one))) for one in stored)
+        return replace(first, siblings=tuple(others))
+
+    def _originals(self, key: str, stored: list[Entry]) -> dict[str, Any]:
+        """What was put, by the change; of several that are large the one that comes first."""
+        whole = self._client.entry(self._full + key)
+        found = {change_of(one): one.value for one in (whole, *whole.siblings)} if whole is not None else {}
+        large = next((one for one in stored if one.value.get("packed")), None)
+        blob = self._client.get_blob(self._blob + key) if large is not None else None
+        if large is not None and blob is not None:
+            found[change_of(large)] = unpacked(blob.read(), large.value["packed"])
+        return found
 
     def _evict(self, spared: str) -> None:
         entries = self._client.entries(self._prefix, values=False)

@@ -11,13 +11,15 @@ from crdtsync.client import Entry
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.compact.result import savings
 from crdtsync.errors import InvalidValue
+from crdtsync.visible import in_line
 
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
     """One thing that was put: in full and compact, with who put it and when (seconds since 1970, UTC).
 
-    ``original`` is what was put, value for value; None where only the compact text was asked for.
+    ``original`` is what was put, value for value; None where only the compact text was asked for. ``siblings`` were put
+    at once with it on other hosts, and nobody has chosen between them yet.
     """
 
     key: str
@@ -29,6 +31,14 @@ class ContextEntry:
     timestamp: float
     transforms: tuple[str, ...]
     left_out: tuple[str, ...]
+    siblings: tuple[ContextEntry, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The compact text; with siblings that of each, with its author."""
+        if not self.siblings:
+            return self.compressed
+        return together((in_line(one.agent or "somebody"), one.compressed) for one in (self, *self.siblings))
 
     @property
     def savings_percent(self) -> float:
@@ -106,6 +116,23 @@ def text_of(content: object) -> str:
     if isinstance(content, bytes):
         return content.decode("utf-8", "replace")
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
+
+
+def together(claims: Iterable[tuple[str, str]]) -> str:
+    """Values at odds, each after its author, in one text. Only a head begins at the start of a line: further lines of a
+    value are indented, so that none of them can pass for another author's.
+    """
+    return "\n".join("\n    ".join(f"[{head.replace(']', ')')}] {text}".splitlines()) for head, text in claims)
+
+
+def puts_in(stored: Entry | None) -> list[Entry]:
+    """What was put and stands under a compact key: several, if hosts that were cut off did."""
+    return [] if stored is None else [one for one in (stored, *stored.siblings) if is_record(one.value)]
+
+
+def change_of(entry: Entry) -> str:
+    """The change that wrote it: the two keys of one put have the same."""
+    return (entry.dot or "").rpartition(".")[0]
 
 
 def entry_from(name: str, stored: Entry, original: object) -> ContextEntry:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from crdtsync.client import Entry
 from crdtsync.context.compact.compress import compress
-from crdtsync.context.shared.entry import is_record
+from crdtsync.context.shared.entry import is_record, together
 from crdtsync.visible import in_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,11 +49,10 @@ def items_of(entries: Iterable[Entry], pinned: Iterable[str] = ()) -> list[Item]
 def _item(entry: Entry, *, is_pinned: bool) -> Item:
     meta = entry.meta or {}
     times = [one.time for one in (entry, *entry.siblings) if one.time is not None]
-    text = entry.value["text"] if is_record(entry.value) else text_of(entry.value)
     claims = tuple(_claim(one) for one in (entry, *entry.siblings)) if entry.siblings else ()
     return Item(
         key=entry.key,
-        text=_together(claims) if claims else text,
+        text=together(claims) if claims else said_by(entry),
         version=entry.version or entry.dot or "",
         agent=entry.agent or "",
         time=max(times, default=_EPOCH).astimezone(UTC),
@@ -69,7 +68,7 @@ def shortened(item: Item, budget: int, model: str, query: str | None = None, sou
     if not item.claims:
         return compress(item.text, budget=budget, query=query, model=model, source=source).text
     each = budget // len(item.claims)
-    return _together(
+    return together(
         (head, compress(text, budget=each, query=query, model=model, source=source).text) for head, text in item.claims
     )
 
@@ -77,14 +76,12 @@ def shortened(item: Item, budget: int, model: str, query: str | None = None, sou
 def _claim(entry: Entry) -> tuple[str, str]:
     """Who holds one of several concurrent values, and the value."""
     head = f"{entry.agent or 'somebody'} {entry.field or ''}".strip()
-    return in_line(head).replace("]", ")"), text_of(entry.value)
+    return in_line(head), said_by(entry)
 
 
-def _together(claims: Iterable[tuple[str, str]]) -> str:
-    """Values at odds, in one text. Only a head begins at the start of a line: further lines of a value are indented, so
-    that none of them can pass for another author's.
-    """
-    return "\n".join("\n    ".join(f"[{head}] {text}".splitlines()) for head, text in claims)
+def said_by(entry: Entry) -> str:
+    """One value as a text; of what somebody put into a shared context it is the compact text."""
+    return str(entry.value["text"]) if is_record(entry.value) else text_of(entry.value)
 
 
 def text_of(value: object) -> str:

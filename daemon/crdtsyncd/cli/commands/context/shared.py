@@ -79,8 +79,11 @@ def get(settings: Settings, key: str, full: bool) -> None:
         output.line(output.record({**_fields(entry), **({"original": entry.original} if full else {})}))
     elif full:
         output.whole(entry.original if isinstance(entry.original, bytes) else text_of(entry.original).encode())
+        if entry.siblings:
+            others = ", ".join(sorted({one.agent or "somebody" for one in entry.siblings}))
+            output.warning(f"{others} put something else at the same time: crdtsync context get {key} shows each")
     else:
-        output.whole(f"{entry.compressed}\n".encode())
+        output.whole(f"{entry.text}\n".encode())
 
 
 @state_command("ls")
@@ -153,6 +156,7 @@ def _fields(entry: ContextEntry) -> dict[str, Any]:
         "timestamp": entry.timestamp,
         "transforms": list(entry.transforms),
         "left_out": list(entry.left_out),
+        "siblings": [_fields(one) for one in entry.siblings],
     }
 
 
