@@ -67,6 +67,7 @@ class Layout:
     def __init__(self, prefix: str, redact: Rule | None = None) -> None:
         self._keys = Keys(prefix)
         self._redact = redact
+        self._before: tuple[tuple[str, str], dict[str, str | float], dict[str, str]] = ("", ""), {}, {}
         self.key = self._keys.key
         self.below = self._keys.below
         self.names = self._keys.names
@@ -139,7 +140,19 @@ class Layout:
 
     def value_key(self, thread: str, namespace: str, channel: str, version: str | float) -> str:
         """The key of a channel's value."""
-        return self.key(VALUES, thread, namespace, channel, str(version))
+        return f"{self.below(VALUES, thread, namespace)}{quoted(channel)}/{quoted(str(version))}"
+
+    def _value_keys(self, thread: str, namespace: str, versions: dict[str, str | float]) -> dict[str, str]:
+        """Where the values of a checkpoint are, by channel. It has most of them in common with the one read before."""
+        place, old, keys = self._before
+        if place != (thread, namespace):
+            old, keys = {}, {}
+        new = versions.items() - old.items()
+        keys = {**keys, **{channel: self.value_key(thread, namespace, channel, each) for channel, each in new}}
+        if keys.keys() != versions.keys():
+            keys = {channel: keys[channel] for channel in versions}
+        self._before = (thread, namespace), versions, keys
+        return keys
 
     # -- back ---------------------------------------------------------------------------------------------------
 
@@ -179,8 +192,7 @@ class Layout:
         try:
             thread, namespace, checkpoint_id = self.names(key)
             versions = said["checkpoint"]["channel_versions"]
-            below = self.below(VALUES, thread, namespace)
-            values = {each: f"{below}{quoted(each)}/{quoted(str(versions[each]))}" for each in said["channels"]}
+            values = self._value_keys(thread, namespace, {each: versions[each] for each in said["channels"]})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DamagedCheckpoint(f"{key} says nothing of a checkpoint: {error!r}") from error
         return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values)

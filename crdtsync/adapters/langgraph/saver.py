@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 32  # checkpoints that are fetched at once
+PAGE = 128  # checkpoints that are fetched at once
 LAST_CHAR = "\U0010ffff"
 
 
