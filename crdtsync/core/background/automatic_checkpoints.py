@@ -47,7 +47,7 @@ OVERDUE_MS_MIN = 60_000
 """A checkpoint is overdue when it has been due for so long, or for as long as from one to the next."""
 
 
-class Check(Protocol):
+class CheckpointCheck(Protocol):
     """Reads back what a checkpoint holds."""
 
     replica: Replica
@@ -73,7 +73,7 @@ class Host(Protocol):
     def live_holders(self, space: str) -> Collection[str]:
         """The other nodes that are up and hold a space."""
 
-    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> Check:
+    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> CheckpointCheck:
         """What reads a checkpoint back; of the values those that are new since the one ``before``."""
 
     def applied(self, replica: Replica, changes: list[Applied]) -> None:
@@ -103,7 +103,7 @@ class _Checking(NamedTuple):
     policy: str
     name: str
     before: Checkpoint | None
-    check: Check
+    check: CheckpointCheck
 
 
 class AutomaticCheckpoints:

@@ -49,7 +49,7 @@ def history_cap(plain: object) -> HistoryCap | None:
     return None
 
 
-class Rules(NamedTuple):
+class WriteRules(NamedTuple):
     """What a schema asks of writes: checked when one is made, and never when it is merged. None, empty: not asked."""
 
     kind: str | None = None
@@ -67,7 +67,7 @@ class Rules(NamedTuple):
     """Of the values of all keys of the pattern, or, where they are logs, of each log."""
 
 
-NO_RULES = Rules()
+NO_RULES = WriteRules()
 
 
 MARK = "mark"
@@ -77,11 +77,11 @@ def _positive(plain: object) -> int | None:
     return plain if type(plain) is int and plain > 0 else None
 
 
-def rules_of(plain: dict[str, Any]) -> Rules | None:
+def rules_of(plain: dict[str, Any]) -> WriteRules | None:
     """The rules in a schema's fields, without those that are not understood here; None: there are none."""
     kind, json, ttl = plain.get("kind"), plain.get("json"), plain.get("ttl")
     writers, version = plain.get("writers"), plain.get("version")
-    rules = Rules(
+    rules = WriteRules(
         kind if type(kind) is str else None,
         json if type(json) is bytes else None,
         ttl if type(ttl) is int and ttl > 0 else None,
@@ -106,7 +106,7 @@ class Schema(NamedTuple):
     refuse_lower: bool
     plain: dict[str, Any]
     history: HistoryCap | None = None
-    rules: Rules | None = None
+    rules: WriteRules | None = None
 
 
 DEFAULT = Schema("", LWW, False, {})

@@ -58,7 +58,7 @@ class Contradicted(InvalidEncoding):
     """Somebody who must know says that a snapshot is wrong."""
 
 
-class Check:
+class SnapshotCheck:
     """What is known of one snapshot that is whole and not merged yet. ``asked`` are nodes that have not answered."""
 
     def __init__(self, is_much: bool, begun_s: float, doubted_until_s: float) -> None:
@@ -105,7 +105,7 @@ class Checks:
 
     def begin(
         self, replica: Replica, taking: Taking, links: Iterable[Link], now_s: float
-    ) -> tuple[Check, list[tuple[Link, Sample]]]:
+    ) -> tuple[SnapshotCheck, list[tuple[Link, Sample]]]:
         """Look at a snapshot that is whole, and whom to ask what.
 
         :raises Contradicted: it is wrong whatever they say.
@@ -116,7 +116,7 @@ class Checks:
             _check_records(replica, taking, gone)
         is_all_much = replica.name == CLUSTER_SPACE and bool(gone)  # each record says who belongs here, or who may what
         before = self._today(replica.name, taking.node, now_s)
-        check = Check(
+        check = SnapshotCheck(
             is_all_much or is_much(replica, gone, before),
             now_s,
             self._doubted_until_s(replica.name, taking.node, now_s),

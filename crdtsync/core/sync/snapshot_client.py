@@ -26,7 +26,7 @@ from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair
-from crdtsync.core.sync.snapshot_check import DOUBTED_S, Check, Checks, Contradicted
+from crdtsync.core.sync.snapshot_check import DOUBTED_S, Checks, Contradicted, SnapshotCheck
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
 from crdtsync.wire.change import SHORT_HASH_BYTES, Kind
 from crdtsync.wire.codec import pack
@@ -74,7 +74,7 @@ class Receipt:
     is_repair: bool = False
     finishing: Steps[None] | None = None
     """Of one of which all parts have come: the rest of its check."""
-    check: Check | None = None
+    check: SnapshotCheck | None = None
     """Of one that is whole: whether it may be merged."""
 
     @property
@@ -396,7 +396,9 @@ class Taker:
         self._tell_taken_away(receipt, check, merged, now_s, now_ms)
         return merged
 
-    def _tell_taken_away(self, receipt: Receipt, check: Check, merged: Merged, now_s: float, now_ms: int) -> None:
+    def _tell_taken_away(
+        self, receipt: Receipt, check: SnapshotCheck, merged: Merged, now_s: float, now_ms: int
+    ) -> None:
         space, gone = receipt.replica.name, len(merged.gone)
         self._checks.merged(space, receipt.node, gone, now_s)
         self._alarms.clear(SNAPSHOT_DOUBTED, space)

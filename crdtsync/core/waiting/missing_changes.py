@@ -29,7 +29,7 @@ class Members(Protocol):
         """How many there are, and those of them that have been met."""
 
 
-class Contacts(Protocol):
+class PeersKnown(Protocol):
     """Who is known and connected."""
 
     @property
@@ -66,7 +66,7 @@ def connected(peers: Iterable[Peer]) -> str:
     return names(sorted(peer.name for peer in peers if peer.link is not None)) or "no other node"
 
 
-def is_unheard(replica: Replica, wanted: VersionVector, members: Members, contacts: Contacts) -> bool:
+def is_unheard(replica: Replica, wanted: VersionVector, members: Members, contacts: PeersKnown) -> bool:
     """Whether it names a writer of whom neither this node nor any other knows, and all others can be reached: here, or
     from one that is connected here. Then it can hardly be one of this fleet's.
     """

@@ -27,7 +27,7 @@ from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.crdt.schemas import Rules, Schema, SchemaTable
+    from crdtsync.core.crdt.schemas import Schema, SchemaTable, WriteRules
     from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.replica.replica import Effect, Replica
 
@@ -108,7 +108,7 @@ class SchemaCaps:
                 ops_of.setdefault(op.key, []).append(op)
         gone: dict[str, int] = {}
         looks = LOOK_MAX
-        patterns: dict[str, tuple[Schema, Rules, list[str]]] = {}
+        patterns: dict[str, tuple[Schema, WriteRules, list[str]]] = {}
         for key, ops in ops_of.items():
             schema = schemas.of(key)
             rules = schema.rules
@@ -123,7 +123,7 @@ class SchemaCaps:
             looks -= self._make_room(draft, schema, rules, keys, looks)
         return gone
 
-    def _make_room(self, draft: Draft, schema: Schema, rules: Rules, written: list[str], looks: int) -> int:
+    def _make_room(self, draft: Draft, schema: Schema, rules: WriteRules, written: list[str], looks: int) -> int:
         """Returns how many keys it has looked at: ``looks`` at most."""
         entries, looked, is_counted = draft.replica.entries, 0, False
         keys = sum(not entries.held(key) for key in written)
@@ -149,7 +149,7 @@ class SchemaCaps:
             keys, size_bytes = keys - 1, size_bytes - _bytes_of(held)
         return looked
 
-    def _count(self, draft: Draft, schema: Schema, rules: Rules, looks: int) -> tuple[_Room, int]:
+    def _count(self, draft: Draft, schema: Schema, rules: WriteRules, looks: int) -> tuple[_Room, int]:
         """What is left of a pattern, of which ``looks`` keys at most are looked at, and how many were."""
         entries, schemas = draft.replica.entries, draft.replica.schemas
         there: list[tuple[int, str]] = []
@@ -178,7 +178,7 @@ def _size(op: Op) -> int:
     return len(op.value or b"")
 
 
-def _shorten(draft: Draft, key: str, rules: Rules, ops: Sequence[Op]) -> int:
+def _shorten(draft: Draft, key: str, rules: WriteRules, ops: Sequence[Op]) -> int:
     """Remove the first elements of a log that has become too long, but not the last one; how many."""
     if draft.is_mixed(key) or len(draft.ops) >= CHANGE_OPS_MAX:
         return 0

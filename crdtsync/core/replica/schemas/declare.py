@@ -93,7 +93,7 @@ def _declared(args: Arguments) -> dict[str, Any]:
 
 
 def _rules(args: Arguments) -> dict[str, Any]:
-    """The fields of :class:`~crdtsync.core.crdt.schemas.Rules`, checked; None where there is none."""
+    """The fields of :class:`~crdtsync.core.crdt.schemas.WriteRules`, checked; None where there is none."""
     kind, json, ttl, writers = (args.get(name) for name in ("kind", "json", "ttl", "writers"))
     if kind is not None and kind not in KIND_NAMES.values():
         raise InvalidRequest(f"kind must be one of {', '.join(KIND_NAMES.values())}, not {shown(kind)}")
