@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.limits import VALUE_CONTAINERS_MAX, VALUE_DEPTH_MAX
+from crdtsync.wire.limits import VALUE_DEPTH_MAX
 
 pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, strict_types=True).pack
 """Encode plain values (no subclasses, no tuples). Not for values that come from users: those are checked first."""
@@ -27,6 +27,10 @@ PIECE_ITEMS = 256
 """So many items of a long list or map are unpacked and looked at together: of 400,000 maps in one value that takes half
 as long as all at once, and hardly any memory instead of 80 MB. Even, since a map is as many keys as values.
 """
+LONG_BYTES = 4096
+"""Longer values are looked at in pieces."""
+CONTAINER_PARTS = 8
+"""As so many things that are in lists and maps counts one of these itself: so much longer it takes to look at."""
 
 _SCALARS = frozenset((type(None), bool, int, str, bytes))
 _KEYS = frozenset((str,))
@@ -39,14 +43,18 @@ def _refuse_extension(code: int, _data: bytes) -> NoReturn:
     raise ValueError(f"msgpack extension type {code}")
 
 
-def unpack(data: bytes | memoryview, strict_map_key: bool = True) -> Any:  # the shape is for the caller to check
-    """Decode one msgpack object that takes up all of ``data``.
+def unpack(  # the shape is for the caller to check
+    data: bytes | memoryview, strict_map_key: bool = True, map_hook: Callable[[dict[Any, Any]], object] | None = None
+) -> Any:
+    """Decode one msgpack object that takes up all of ``data``; ``map_hook`` returns what stands for a map in it.
 
     :raises InvalidEncoding: truncated, trailing bytes, invalid UTF-8, extension types, or nesting over msgpack's
     own 1,024.
     """
     try:
-        return msgpack.unpackb(data, raw=False, strict_map_key=strict_map_key, ext_hook=_refuse_extension)
+        return msgpack.unpackb(
+            data, raw=False, strict_map_key=strict_map_key, ext_hook=_refuse_extension, object_hook=map_hook
+        )
     except _DECODE_ERRORS as error:
         raise _undecodable(error) from None
 
@@ -94,34 +102,40 @@ def _is_map(first: int) -> bool:
     return 0x80 <= first <= 0x8F or first in (0xDE, 0xDF)
 
 
-def check_packed(data: bytes, containers_max: float = inf) -> None:
-    """Refuse bytes that are not the msgpack of one value that can be stored.
+def check_packed(data: bytes, containers_max: float = inf, parts_max: float = inf) -> int:
+    """Refuse bytes that are not the msgpack of one value that can be stored. Returns how many parts it has: what is in
+    its lists and maps, and :data:`CONTAINER_PARTS` for each of these. Over ``parts_max`` it looks no further.
 
     A value of 1 MiB may be 800,000 lists in each other, and is looked at wherever it comes: no Python runs for each.
     Where an agent writes one, it may be ``VALUE_CONTAINERS_MAX`` at most, which a short value cannot exceed.
 
     :raises InvalidEncoding: as :func:`unpack` and :func:`check_value`; over ``containers_max`` lists and maps.
     """
-    if len(data) > VALUE_CONTAINERS_MAX:
-        _check_long(data, containers_max)
-        return
+    if len(data) > LONG_BYTES:
+        return _check_long(data, containers_max, parts_max)
     try:
         plain = msgpack.unpackb(data, raw=False, ext_hook=_refuse_extension, use_list=False)  # tuples: () costs nothing
     except _DECODE_ERRORS as error:
         raise _undecodable(error) from None
-    if type(plain) not in _SCALARS:
-        _check_levels(plain, tuple)
+    if type(plain) in _SCALARS:
+        return 0
+    containers, items = _check_levels(plain, tuple)
+    return items + CONTAINER_PARTS * containers
 
 
-def _check_long(data: bytes, containers_max: float) -> None:
-    containers = 1  # which each piece stands for
+def _check_long(data: bytes, containers_max: float, parts_max: float) -> int:
+    containers, parts = 1, CONTAINER_PARTS  # the one that each piece stands for counts once
     collects = gc.isenabled()
     gc.disable()  # nothing in a value is garbage, and to look for some takes longer than all the rest
     try:
         for piece in _pieces(data):
-            containers += _check_levels(piece, tuple, containers_max) - 1
+            more, of_piece = _check_levels(piece, tuple, containers_max)
+            containers += more - 1
+            parts += of_piece + CONTAINER_PARTS * (more - 1)
             if containers > containers_max:
                 raise InvalidEncoding(f"a value may hold at most {containers_max:,} lists and maps: use several keys")
+            if parts > parts_max:
+                break
     except InvalidEncoding:
         raise
     except _DECODE_ERRORS as error:
@@ -129,6 +143,7 @@ def _check_long(data: bytes, containers_max: float) -> None:
     finally:
         if collects:
             gc.enable()
+    return parts
 
 
 def _pieces(data: bytes) -> Iterator[tuple[object, ...]]:
@@ -165,35 +180,41 @@ def check_value(value: object) -> None:
         _check_levels(value, list)
 
 
-def _check_levels(value: object, array: type, containers_max: float = inf) -> int:
+def _check_levels(value: object, array: type, containers_max: float = inf) -> tuple[int, int]:
     """Walk level by level, without recursion, so that hostile nesting costs little more than its bytes.
 
-    Returns how many lists and maps there are; it stops when they are too many.
+    Returns how many lists and maps there are, and how much is in them; it stops when they are too many.
     """
     level: list[Any] = [value]
-    containers, containers_left = 0, VALUE_DEPTH_MAX
+    containers, items, containers_left = 0, 0, VALUE_DEPTH_MAX
     while level and containers <= containers_max:
         if not containers_left and any(type(item) is array or type(item) is dict for item in level):
             raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
-        found, level = _below(level, array) if len(level) <= SHORT_LEVEL_ITEMS else _below_many(level, array)
+        found, within, level = _below(level, array) if len(level) <= SHORT_LEVEL_ITEMS else _below_many(level, array)
         containers += found
+        items += within
         containers_left -= 1
-    return containers
+    return containers, items
 
 
-def _below(level: list[Any], array: type) -> tuple[int, list[Any]]:
-    """How many of a level's items are lists or maps, and what is in these; the items are checked."""
+def _below(level: list[Any], array: type) -> tuple[int, int, list[Any]]:
+    """How many of a level's items are lists or maps, how much is in these, and what of that is to be looked at; the
+    items are checked.
+    """
     below: list[Any] = []
-    containers = 0
+    containers = items = 0
     for item in level:
         kind = type(item)
         if kind in _SCALARS:
             continue
-        containers += kind is not float
         if kind is array:
+            containers += 1
+            items += len(item)
             if not _SCALARS.issuperset(map(type, item)):  # most lists hold nothing else, and may be long
                 below += item
         elif kind is dict:
+            containers += 1
+            items += 2 * len(item)
             if not _KEYS.issuperset(map(type, item)):
                 raise InvalidEncoding(_OTHER_KEYS)
             below += item.values()
@@ -201,10 +222,10 @@ def _below(level: list[Any], array: type) -> tuple[int, list[Any]]:
             raise InvalidEncoding(f"a value may not hold a {kind.__name__}")
         elif item - item != 0.0:  # true for NaN and both infinities
             raise InvalidEncoding(_NOT_FINITE)
-    return containers, below
+    return containers, items, below
 
 
-def _below_many(level: list[Any], array: type) -> tuple[int, list[Any]]:
+def _below_many(level: list[Any], array: type) -> tuple[int, int, list[Any]]:
     """The same without a step of Python's own for each item."""
     kinds = {*map(type, level)}
     for kind in kinds - _SCALARS - {array, dict, float}:
@@ -212,15 +233,18 @@ def _below_many(level: list[Any], array: type) -> tuple[int, list[Any]]:
     if float in kinds and not all(map(isfinite, [item for item in level if type(item) is float])):
         raise InvalidEncoding(_NOT_FINITE)
     below: list[Any] = []
-    containers = 0
+    containers = items = 0
     if array in kinds:
         arrays: list[Any] = level if len(kinds) == 1 else [item for item in level if type(item) is array]
         containers += len(arrays)
         below += chain.from_iterable(arrays)
+        items += len(below)
     if dict in kinds:
         maps: list[Any] = level if len(kinds) == 1 else [item for item in level if type(item) is dict]
         containers += len(maps)
+        items -= 2 * len(below)
         if not _KEYS.issuperset(map(type, chain.from_iterable(maps))):
             raise InvalidEncoding(_OTHER_KEYS)
         below += chain.from_iterable(map(dict.values, maps))
-    return containers, below
+        items += 2 * len(below)
+    return containers, items, below

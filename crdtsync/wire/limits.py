@@ -31,6 +31,10 @@ VALUE_CONTAINERS_MAX = 65_536
 """Lists and maps in a value that an agent writes. What merges bring may hold more: versions before this one let as many
 be as fit.
 """
+REQUEST_PARTS_MAX = 1_048_576
+"""Of the values that one request brings: what is in their lists and maps counts as one part each, and each list or map
+as 8 more. What merges bring may have more, as above.
+"""
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
 """Of a change."""
 CHANGE_OPS_MAX = 1000

@@ -44,12 +44,20 @@ def attributes_of(attrs: Mapping[str, Any] | None) -> Attributes:
     """What was said about a value, as far as an agent can have said it."""
     if not attrs:
         return NO_ATTRIBUTES
-    ttl, confidence, meta = attrs.get("ttl"), attrs.get("confidence"), attrs.get("meta")
-    return Attributes(
-        ttl if type(ttl) is int and 1 <= ttl <= TTL_MS_MAX else None,
-        confidence if type(confidence) is float and 0 <= confidence <= 1 else None,
-        meta if type(meta) is bytes and is_storable(meta) else None,
-    )
+    meta = attrs.get("meta")
+    return Attributes(ttl_of(attrs), confidence_of(attrs), meta if type(meta) is bytes and is_storable(meta) else None)
+
+
+def ttl_of(attrs: Mapping[str, Any]) -> int | None:
+    """How long the value lives, without a look at the rest, which may be long."""
+    ttl = attrs.get("ttl")
+    return ttl if type(ttl) is int and 1 <= ttl <= TTL_MS_MAX else None
+
+
+def confidence_of(attrs: Mapping[str, Any]) -> float | None:
+    """How sure its author was, likewise."""
+    confidence = attrs.get("confidence")
+    return confidence if type(confidence) is float and 0 <= confidence <= 1 else None
 
 
 def are_sound(attrs: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
+from crdtsync.causality import Hlc, Writer
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.reads.operations import READS, Reader
@@ -16,7 +17,7 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.wire.change import Change, Codec, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.clock import START_MS
 
@@ -79,12 +80,14 @@ class Site:
         return packed
 
     def forge(self, *ops: tuple[str | None, Kind, object], key: str = "k") -> Change:
-        """A change of entries that no request would make: ``(sub, kind, value)``, bytes taken as they are."""
+        """A change of entries that no request would make: ``(sub, kind, value)``, bytes as a node takes them in."""
         made = []
         for sub, kind, plain in ops:
             value = plain if isinstance(plain, bytes) else pack(plain)
             made.append(Op(key, sub, kind, value, value_hash(value), (), None))
-        change = self.replica.commit(made, self.name, None, self.now_ms).change
+        forged = self.replica.codec.encode(Change(Writer(1), 1, (), NO_HASH, Hlc(1), self.name, None, tuple(made)))
+        taken = self.replica.codec.decode(forged.body).ops
+        change = self.replica.commit(taken, self.name, None, self.now_ms).change
         self.changes.append(change)
         return change
 

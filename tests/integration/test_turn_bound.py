@@ -21,7 +21,8 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.text.drafted_edits import EDIT_PARTS, WORK_PARTS_MAX
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
-from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_BYTES_MAX, VALUE_CONTAINERS_MAX
+from crdtsync.wire.codec import CONTAINER_PARTS
+from crdtsync.wire.limits import CHANGE_OPS_MAX, REQUEST_PARTS_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.daemon import PROGRAM
@@ -34,12 +35,7 @@ TURN_CPU_MS_MAX = 50.0
 LONGER_MS: Mapping[str, float] = {
     "batch": 100.0,
     "merge": 75.0,
-    "trim": 75.0,
-    "delete": 75.0,
     "restore": 125.0,
-    "lists in each other": 100.0,
-    "maps in each other": 125.0,
-    "empty lists": 75.0,
 }
 """What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are the
 20,000 elements that one operation removes, and what a restore brings back; a list in a value is looked at whole,
@@ -55,11 +51,14 @@ PAGE = 1000
 VALUE = bytes(VALUE_BYTES_MAX - 16)
 SHORT = bytes(4000)
 NESTED = {
-    "lists in each other": (b"\x91" * 28 + b"\xc0", 30_000),
-    "empty lists": (b"\x90", 869_000),
-    "maps in each other": (b"\x81\xa0" * 20 + b"\x01", 21_000),
+    "lists in each other": (b"\x91" * 28 + b"\xc0", 28 * (CONTAINER_PARTS + 1)),
+    "empty lists": (b"\x90", CONTAINER_PARTS),
+    "maps in each other": (b"\x81\xa0" * 20 + b"\x01", 20 * (CONTAINER_PARTS + 2)),
+    "small numbers": (b"\x01", 0),
 }
-"""As many lists or maps as bytes of a value have room for: more than it may hold."""
+"""Items of lists that take long to look at, each with its parts."""
+SHORT_BYTES = 65_000
+"""A value of so many bytes cannot hold as many lists and maps as a value may."""
 EVERY_LINE = f"from crdtsyncd.telemetry import slow_turns; slow_turns.LINES_PER_MINUTE_MAX = 10**6; {PROGRAM}"
 
 
@@ -220,14 +219,20 @@ def set_nested(agent: RawAgent, packed: bytes, count: int) -> None:
     agent.write("batch", space="default", ops=ops)
 
 
-def nested(item: bytes, count: int) -> Callable[[RawAgent], object]:
-    """Sets values that are a list of equal items: as many as fit, then more, not looked at in pieces."""
+def nested(item: bytes, parts: int) -> Callable[[RawAgent], object]:
+    """Sets values that are a list of equal items: as many as fit into a request, then more, then as much as there is
+    room for, in values that are not looked at in pieces.
+    """
+    of_short, of_long = (size_bytes // len(item) for size_bytes in (SHORT_BYTES, VALUE_BYTES_MAX - 8))
 
     def form(agent: RawAgent) -> None:
-        fit = VALUE_CONTAINERS_MAX // sum(byte in b"\x80\x81\x90\x91" for byte in item) - 1
-        set_nested(agent, b"\xdd" + fit.to_bytes(4, "big") + item * fit, 4)
-        with pytest.raises(RawError, match="lists and maps"):
-            set_nested(agent, b"\x92\x00\xdd" + count.to_bytes(4, "big") + item * count, 4)
+        packed = b"\xdd" + of_short.to_bytes(4, "big") + item * of_short
+        fit = REQUEST_PARTS_MAX // (of_short * (parts + 1) + CONTAINER_PARTS)
+        set_nested(agent, packed, fit)
+        with pytest.raises(RawError, match="too many parts"):
+            set_nested(agent, packed, fit + 1)
+        with pytest.raises(RawError, match=r"lists and maps|too many parts"):
+            set_nested(agent, b"\x92\x00\xdd" + of_long.to_bytes(4, "big") + item * of_long, 3)
 
     return form
 

@@ -25,7 +25,7 @@ from crdtsync.core.crdt.read_policies import Policy, newest_wins
 from crdtsync.core.crdt.sliding import KEPT_PREFIX, kept_by, slides
 from crdtsync.wire.change import Order, RemoveRange
 from crdtsync.wire.codec import pack
-from crdtsync.wire.stored_values import attributes_of
+from crdtsync.wire.stored_values import ttl_of
 
 DIGEST_MODULUS = 1 << 128
 DOTS_SEARCHED_MAX = 16
@@ -152,7 +152,7 @@ class Entry:
 
     def expires_ms(self) -> int | None:
         """When readers stop seeing the entry, in ms since 1970; None: never."""
-        ttl = attributes_of(self.attrs).ttl if self.attrs and "ttl" in self.attrs else None
+        ttl = ttl_of(self.attrs) if self.attrs else None
         return None if ttl is None else max(self.kept_ms, min(hlc_ms(self.hlc) + ttl, TIME_MS_MAX))
 
     def is_expired(self, now_ms: int) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import check_value, unpack
-from crdtsync.wire.stored_values import attributes_of
+from crdtsync.wire.stored_values import confidence_of
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
@@ -98,7 +98,7 @@ def _order(entry: Entry) -> Order:
 
 def _confidence(entry: Entry) -> float:
     """Below every confidence that can be given where none is."""
-    given = attributes_of(entry.attrs).confidence
+    given = confidence_of(entry.attrs) if entry.attrs else None
     return -1.0 if given is None else given
 
 

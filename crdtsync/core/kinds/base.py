@@ -17,7 +17,6 @@ from crdtsync.core.kinds.operations import DELETE, SET, Fields, Operation
 from crdtsync.errors import TooLarge
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
-from crdtsync.wire.stored_values import is_storable
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
@@ -186,8 +185,8 @@ def when_short(_replica: Replica, group: Sibling) -> bool:
 
 
 def intact(value: bytes | None) -> bytes:
-    """A part of a value that is put together: null if it was purged, or is none that an agent can store."""
-    return _NULL if value is None or not is_storable(value) else value
+    """A part of a value that is put together: null if it was purged."""
+    return _NULL if value is None else value
 
 
 def packed_array(items: Sequence[bytes]) -> bytes:

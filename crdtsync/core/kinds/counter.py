@@ -217,7 +217,7 @@ def _incr(draft: Draft, args: Arguments) -> Result:
     if max(up, down) > TOTAL_MAX or abs(value + by) > TOTAL_MAX:
         raise TooLarge(f"{key!r} cannot count any further: reset it")
     packed = pack([up, down])
-    attrs = attributes({"meta": args.get("meta")})
+    attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     draft.add(Op(key, name, Kind.COUNTER, packed, value_hash(packed), removes, attrs))
     result: Result = {"value": value + by, "behind": behind}
     if seen is not None:

@@ -36,11 +36,11 @@ _TRIMMED = {TRIMMED_ATTR: True}
 
 def _append(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
-    value = packed_argument(args.get("value"))
+    value = packed_argument(args.get("value"), draft.parts_of_values)
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.LOG, "append")
-    attrs = attributes(args)
+    attrs = attributes(args, draft.parts_of_values)
     seen, behind = draft.seen(args)
     result: Result = {"length": len(_elements(draft, key, live)) + 1, "behind": behind}
     draft.add(Op(key, None, Kind.LOG, value, value_hash(value), (), attrs))

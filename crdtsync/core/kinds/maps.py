@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entries, Entry, order_of
 from crdtsync.core.crdt.read_policies import Rank, first_of
-from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
+from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (
     FieldSibling,
     Paged,
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 def _merge(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
-    fields = _fields(args.get("fields"))
+    fields = _fields(args.get("fields"), draft.parts_of_values)
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.MAP, "merge")
     if args.get("if_field_absent"):
         _check_absent(draft, key, fields, live)
-    attrs = attributes({name: args.get(name) for name in ("confidence", "meta")})
+    attrs = attributes({name: args.get(name) for name in ("confidence", "meta")}, draft.parts_of_values)
     policy = draft.policy(key)
     seen, behind = draft.seen(args)
     result: Result = {"siblings": 0, "replaced": None, "behind": behind}
@@ -91,12 +91,12 @@ def _check_absent(draft: Draft, key: str, fields: Iterable[str], live: list[Entr
             raise refusal
 
 
-def _fields(plain: object) -> dict[str, bytes]:
+def _fields(plain: object, parts: Parts) -> dict[str, bytes]:
     if type(plain) is not dict or not plain:
         raise InvalidRequest("fields must be a map of field names to values, with one field at least")
     if len(plain) > CHANGE_OPS_MAX:
         raise TooLarge(f"a merge of {len(plain):,} fields; at most {CHANGE_OPS_MAX:,} fit into one")
-    return {_field(name): packed_argument(value, f"field {shown(name)}") for name, value in plain.items()}
+    return {_field(name): packed_argument(value, parts, f"field {shown(name)}") for name, value in plain.items()}
 
 
 def _field(name: object) -> str:

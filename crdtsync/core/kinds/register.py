@@ -27,7 +27,7 @@ _SAID_OF_VALUES = ("confidence", "meta")
 
 
 def _set(draft: Draft, args: Arguments) -> Result:
-    return write(draft, args, Kind.REGISTER, packed_argument(args.get("value")), "set")
+    return write(draft, args, Kind.REGISTER, packed_argument(args.get("value"), draft.parts_of_values), "set")
 
 
 def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: str) -> Result:
@@ -38,7 +38,7 @@ def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: st
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, kind, operation)
-    attrs = attributes(args)
+    attrs = attributes(args, draft.parts_of_values)
     of_kind = [entry for entry in live if entry.kind == kind]
     if kind == Kind.REGISTER:
         check_rank(draft, key, of_kind, value, attrs)
@@ -71,7 +71,7 @@ def _touch(draft: Draft, args: Arguments) -> Result:
     only to who had read the winner.
     """
     key = check_key(args.get("key"))
-    ttl = attributes({"ttl": args.get("ttl")})
+    ttl = attributes({"ttl": args.get("ttl")}, draft.parts_of_values)
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.REGISTER, "touch")

@@ -13,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
 NAMED_BYTES_MAX = 192
 """So long an element may be for its identity to be its own bytes. Longer ones are known by their hash."""
+NAMING_TIMES = 3
+"""So many times each part of an element counts: its maps are brought in order, too."""
 
 
 def identity_of(value: bytes) -> str:
     """The ``sub`` of an element, given as the msgpack of a storable value."""
-    canonical = pack(_in_order(unpack(value)))
+    canonical = pack(unpack(value, map_hook=_in_order))
     if len(canonical) <= NAMED_BYTES_MAX:
         return "=" + urlsafe_b64encode(canonical).rstrip(b"=").decode("ascii")
     return "#" + blake2b(canonical, digest_size=16).hexdigest()
@@ -59,13 +61,9 @@ def element_of(sub: str | None) -> bytes | None:
         return None
 
 
-def _in_order(plain: object) -> object:
-    """The same value with the keys of its maps sorted."""
-    if type(plain) is dict:
-        return {key: _in_order(plain[key]) for key in sorted(plain)}
-    if type(plain) is list:
-        return [_in_order(item) for item in plain]
-    return plain
+def _in_order(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same map with its keys sorted."""
+    return dict(sorted(plain.items())) if len(plain) > 1 else plain
 
 
 def members(group: Sibling) -> Sibling:
@@ -79,7 +77,7 @@ def members(group: Sibling) -> Sibling:
 
 def _add(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
-    value = packed_argument(args.get("value"))
+    value = packed_argument(args.get("value"), draft.parts_of_values, times=NAMING_TIMES)
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.SET, "add")
@@ -88,7 +86,7 @@ def _add(draft: Draft, args: Arguments) -> Result:
     held = draft.part(key, Kind.SET, sub)
     is_new = not draft.shown(held)
     result: Result = {"added": is_new, "length": draft.parts(key, Kind.SET) + is_new, "behind": behind}
-    attrs = attributes({"meta": args.get("meta")})
+    attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     draft.add(Op(key, sub, Kind.SET, value, value_hash(value), tuple(entry.dot for entry in held), attrs))
     if seen is not None:
         draft.promise_key_version(result, key, seen)
@@ -97,7 +95,7 @@ def _add(draft: Draft, args: Arguments) -> Result:
 
 def _discard(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
-    sub = identity_of(packed_argument(args.get("value")))
+    sub = identity_of(packed_argument(args.get("value"), draft.parts_of_values, times=NAMING_TIMES))
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.SET, "discard")

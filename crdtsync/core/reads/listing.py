@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.core.kinds.arguments import packed_argument
+from crdtsync.core.kinds.arguments import Parts, packed_argument
 from crdtsync.core.kinds.base import Sibling
-from crdtsync.core.kinds.sets import identity_of
+from crdtsync.core.kinds.sets import NAMING_TIMES, identity_of
 from crdtsync.core.kinds.values import (
     ReadValue,
     describe_key,
@@ -34,6 +34,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import check_prefix, key_fault, shown
+from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import encode_version, known_version_text
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Page:
 def scan(reader: Reader, args: Arguments) -> object:
     """The request ``scan``."""
     place, start = _place(args), _string(args, "start")
-    delimiter, wanted = _string(args, "delimiter"), _wanted_meta(args)
+    delimiter, wanted = _string(args, "delimiter"), WantedMeta(args)
     if delimiter and place.is_conflicting:
         raise InvalidRequest("conflicts are listed key by key: leave out delimiter")
     describe_row = _entry_row if args.get("entries") else _row
@@ -95,10 +96,10 @@ def scan(reader: Reader, args: Arguments) -> object:
         key = common = ""
         for key in _keys(reader, place, at):
             tried += 1
-            more = page.is_full or tried > pages.PAGE_KEYS_TRIED_MAX
+            more = page.is_full or tried > pages.PAGE_KEYS_TRIED_MAX or wanted.is_tired
             if more:
                 break
-            if wanted and not _has_meta(reader, key, wanted):
+            if wanted and not wanted.are_of(reader, key):
                 at = key
                 continue
             common = _common_prefix(key, place.prefix, delimiter)
@@ -184,24 +185,35 @@ def _common_prefix(key: str, prefix: str, delimiter: str) -> str:
     return "" if end < 0 else key[: end + len(delimiter)]
 
 
-def _wanted_meta(args: Arguments) -> dict[str, str]:
-    """The fields that ``meta`` has to have, each with the identity of its value."""
-    packed = args.get("where_meta")
-    if packed is None:
-        return {}
-    fields = unpack(packed_argument(packed, "where_meta"))
-    if type(fields) is not dict or not fields:
-        raise InvalidRequest("where_meta must be a map with one field at least")
-    return {name: identity_of(pack(value)) for name, value in fields.items()}
+class WantedMeta:
+    """The fields that ``meta`` has to have of what a page shows, each with the identity of its value; or none."""
 
+    def __init__(self, args: Arguments) -> None:
+        packed = args.get("where_meta")
+        fields = {} if packed is None else unpack(packed_argument(packed, Parts(), "where_meta", times=NAMING_TIMES))
+        if type(fields) is not dict or (packed is not None and not fields):
+            raise InvalidRequest("where_meta must be a map with one field at least")
+        self._wanted = {name: identity_of(pack(value)) for name, value in fields.items()}
+        self._bytes_left = pages.PAGE_META_BYTES_MAX
 
-def _has_meta(reader: Reader, key: str, wanted: Mapping[str, str]) -> bool:
-    """Whether the winner of a key has all of these fields in its ``meta``."""
-    packed = (reader.groups(key)[0][-1].attrs or {}).get("meta")
-    meta = None if packed is None else unpack(packed)
-    return type(meta) is dict and all(
-        name in meta and identity_of(pack(meta[name])) == identity for name, identity in wanted.items()
-    )
+    def __bool__(self) -> bool:
+        return bool(self._wanted)
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether as much has been unpacked as there is time for in a turn."""
+        return self._bytes_left < 0
+
+    def are_of(self, reader: Reader, key: str) -> bool:
+        """Whether the winner of a key has all of these fields in its ``meta``."""
+        packed = attributes_of(reader.groups(key)[0][-1].attrs).meta
+        if packed is None:
+            return False
+        self._bytes_left -= len(packed)
+        meta = unpack(packed)
+        return type(meta) is dict and all(
+            name in meta and identity_of(pack(meta[name])) == identity for name, identity in self._wanted.items()
+        )
 
 
 def _string(args: Arguments, name: str) -> str:

@@ -16,7 +16,7 @@ from crdtsync.core.crdt import read_context
 from crdtsync.core.crdt.entries import Entry, KeyEntries, S, summary_of
 from crdtsync.core.crdt.read_context import NOTHING, READ_LONG_AGO, NotYet
 from crdtsync.core.crdt.read_policies import Policy
-from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.arguments import Arguments, Parts, Result
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
 from crdtsync.core.replica.replica import Applied, Replica
@@ -53,6 +53,7 @@ class Draft:
         self.author: str | None = None  # None: what is written has been there before, and fitted then
         self.schema_version: int | None = None  # that its author knows
         self.checked_steps = 0  # of checking values
+        self.parts_of_values = Parts()
         self.is_limited = False  # whether its author may not read everything in the space
         self.ops: list[Op] = []
         self._keys: dict[str, KeyEntries] = {}

@@ -58,7 +58,17 @@ def checkpoint_set(draft: Draft, args: Arguments) -> Result:
             f"back {checkpoints.bytes_max:,}: delete old ones first"
         )
     value = packed_record(draft.replica, *_said(args))
-    draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), (), attributes({"ttl": args.get("ttl")})))
+    draft.add(
+        Op(
+            key,
+            None,
+            Kind.REGISTER,
+            value,
+            value_hash(value),
+            (),
+            attributes({"ttl": args.get("ttl")}, draft.parts_of_values),
+        )
+    )
     return {"existed": False}
 
 

@@ -68,7 +68,7 @@ def resolve(draft: Draft, args: Arguments) -> Result:
 
 def _value(conflict: Conflict, args: Arguments) -> int:
     """Write a new register in place of everything."""
-    value = packed_argument(args.get("value"))
+    value = packed_argument(args.get("value"), conflict.draft.parts_of_values)
     kinds = {group[-1].kind for group in conflict.groups}
     if len(conflict.groups) == 1 and kinds != {Kind.REGISTER}:
         kind = kind_name(kinds.pop())
@@ -79,7 +79,7 @@ def _value(conflict: Conflict, args: Arguments) -> int:
     if not resolved and len(conflict.groups) >= KEY_SIBLINGS_MAX:
         raise TooManySiblings(f"{conflict.key!r} has too many siblings that were not read: read it, then resolve")
     gone = removals(conflict.covered, conflict.seen)
-    _write(conflict, Kind.REGISTER, [Copied(None, value, attributes(args))], gone)
+    _write(conflict, Kind.REGISTER, [Copied(None, value, attributes(args, conflict.draft.parts_of_values))], gone)
     return resolved
 
 

@@ -30,7 +30,7 @@ def check_value(value):
         said = {_fault(codec.check_value, value)}
         if _is_packable(value):
             said.add(_fault(check_packed, pack(value)))
-            patch.setattr(codec, "VALUE_CONTAINERS_MAX", 0)
+            patch.setattr(codec, "LONG_BYTES", 0)
             patch.setattr(codec, "PIECE_ITEMS", 2)
             said.add(_fault(check_packed, pack(value)))
         patch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
@@ -195,6 +195,25 @@ def test_an_agent_may_write_so_many_lists_and_maps_in_each_other_and_no_more(ite
         check_packed(over)
         with pytest.raises(InvalidEncoding, match="65,536 lists and maps"):
             check_packed(over, VALUE_CONTAINERS_MAX)
+
+
+@pytest.mark.parametrize(
+    "value, parts",
+    [(5, 0), ("abc", 0), ([], 8), ([1, "two", None], 11), ({"a": 1, "b": 2.0}, 12), ([[1], {"a": []}], 37)],
+)
+def test_the_parts_of_a_value_are_counted(value, parts, monkeypatch):
+    assert check_packed(pack(value)) == parts
+    monkeypatch.setattr(codec, "LONG_BYTES", 0)
+    assert check_packed(pack(value)) == (parts or 9)  # what is neither list nor map is looked at in a list of its own
+    monkeypatch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
+    assert check_packed(pack(value)) == (parts or 9)
+
+
+def test_a_value_with_too_many_parts_is_looked_at_no_further():
+    packed = lists(b"\x01", 100_000)[:-1] + b"\xc1"  # which stands for nothing
+    with pytest.raises(InvalidEncoding):
+        check_packed(packed)
+    assert 1000 < check_packed(packed, parts_max=1000) < 2000
 
 
 def test_hostile_nesting_costs_no_recursion():

@@ -8,7 +8,7 @@ from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
 from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, Schema, history_cap, schema_of
 from crdtsync.core.crdt.sliding import SLIDING
-from crdtsync.core.kinds.arguments import Arguments, Result, attributes
+from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
 from crdtsync.core.kinds.values import KIND_NAMES, kind_name
 from crdtsync.core.replica.schemas.caps import CAPPED, KEYS_MAX
@@ -103,7 +103,7 @@ def _rules(args: Arguments) -> dict[str, Any]:
             raise found
         _check_goes_with(kind, "a JSON Schema", DESCRIBED)
     if ttl is not None:
-        attributes({"ttl": ttl})
+        attributes({"ttl": ttl}, Parts())
         _check_goes_with(kind, "ttl", ENDING)
     sliding = args.get("sliding")
     if sliding is not None and (type(sliding) is not bool or ttl is None):

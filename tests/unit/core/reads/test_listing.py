@@ -119,6 +119,18 @@ def test_a_page_tries_no_more_keys_than_a_turn_has_time_for(node, monkeypatch):
     assert listed(ann, where_meta=pack({"is": "it"}))[0] == ["k24"]
 
 
+def test_a_page_unpacks_no_more_of_what_was_said_about_values_than_a_turn_has_time_for(node, monkeypatch):
+    ann = node.agent()
+    said = pack({"is": "it", "more": [{"in": {}}] * 100})
+    monkeypatch.setattr(pages, "PAGE_META_BYTES_MAX", 2 * len(said))
+    for n in range(8):
+        ann.set(f"k{n}", n, meta=said)
+    page = ann.ask("scan", where_meta=pack({"is": "not"}))
+    assert (page["items"], page["more"], page["next"]) == ([], True, "k2")
+    assert listed(ann, where_meta=pack({"is": "it"}))[0] == [f"k{n}" for n in range(8)]
+    assert listed(ann, where_meta=pack({"is": "it"}), reverse=True)[0] == [f"k{n}" for n in range(8)][::-1]
+
+
 def test_conflicts_can_be_listed_from_the_end_but_not_by_directories(node):
     ann = node.agent()
     for key in ("p/1", "p/2", "q"):
