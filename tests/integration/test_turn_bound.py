@@ -219,15 +219,21 @@ def set_nested(agent: RawAgent, packed: bytes, count: int) -> None:
     agent.write("batch", space="default", ops=ops)
 
 
+def short_list(item: bytes, parts: int) -> tuple[bytes, int]:
+    """A list of such items, shorter than what may have too many lists and maps; and how many of it fit in a request."""
+    count = SHORT_BYTES // len(item)
+    packed = b"\xdd" + count.to_bytes(4, "big") + item * count
+    return packed, REQUEST_PARTS_MAX // (count * (parts + 1) + CONTAINER_PARTS)
+
+
 def nested(item: bytes, parts: int) -> Callable[[RawAgent], object]:
     """Sets values that are a list of equal items: as many as fit into a request, then more, then as much as there is
     room for, in values that are not looked at in pieces.
     """
-    of_short, of_long = (size_bytes // len(item) for size_bytes in (SHORT_BYTES, VALUE_BYTES_MAX - 8))
+    packed, fit = short_list(item, parts)
+    of_long = (VALUE_BYTES_MAX - 8) // len(item)
 
     def form(agent: RawAgent) -> None:
-        packed = b"\xdd" + of_short.to_bytes(4, "big") + item * of_short
-        fit = REQUEST_PARTS_MAX // (of_short * (parts + 1) + CONTAINER_PARTS)
         set_nested(agent, packed, fit)
         with pytest.raises(RawError, match="too many parts"):
             set_nested(agent, packed, fit + 1)
@@ -235,6 +241,25 @@ def nested(item: bytes, parts: int) -> Callable[[RawAgent], object]:
             set_nested(agent, b"\x92\x00\xdd" + of_long.to_bytes(4, "big") + item * of_long, 3)
 
     return form
+
+
+def at_once(daemon: Daemon) -> None:
+    """Many agents make a request that takes long to look at, at one moment."""
+    agents = 8
+    item, parts = NESTED["maps in each other"]
+    packed, fit = short_list(item, parts)
+    start = threading.Barrier(agents)
+
+    def ask(number: int) -> None:
+        with daemon.raw(f"one-of-many-{number}", space="bulk", timeout_s=60) as agent:
+            start.wait()
+            set_nested(agent, packed, fit)
+
+    threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(agents)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def declare_slowly(agent: RawAgent) -> None:
@@ -339,6 +364,7 @@ def long_turns(make_cluster: Callable[..., Cluster]) -> dict[str, Sequence[objec
         wait_until(lambda: is_quiet(cluster), timeout_s=60)
         with bystanders[0].reading(), bystanders[1].reading():
             values = [(name, nested(*what)) for name, what in NESTED.items()]
+            values.append(("many at once", lambda _agent: at_once(cluster[0])))
             for name, form in [*values, *((name, form) for name, forms in LARGEST.items() for form in forms)]:
                 before = [len(daemon.log_events("slow_turn")) for daemon in cluster]
                 form(agent)

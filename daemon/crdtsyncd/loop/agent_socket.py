@@ -107,6 +107,9 @@ class Sink(Protocol):
     def may_go_on(self, connection: AgentConnection, then: Callable[[], object]) -> bool:
         """Whether it may ask for more; else ``then`` is called when it may: it has written faster than is good."""
 
+    def is_turn_full(self) -> bool:
+        """Whether the turn under way has taken so long already that no large request is to come into it."""
+
     large_requests: LargeRequests
 
     def refuse_agent(self, user: User) -> CrdtSyncError | None:
@@ -245,6 +248,8 @@ class AgentConnection(asyncio.BufferedProtocol):
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
             if not self.conn or self._paused_by_peer or not self._sink.may_go_on(self, self._go_on):
                 break
+            if _is_large(len(backlog[0])) and self._sink.is_turn_full():
+                break  # others have asked for much at the same moment
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written
             answered_bytes += self._sink.agent_frame(self.conn, self._next_request())

@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from crdtsyncd.security.trusted_members import Trust
 
 
+FULL_TURN_S = 0.02
+"""A turn that has taken so long takes in no more large requests: 32 agents may bring some of 30 ms at one moment."""
+
+
 def operators() -> tuple[int, int]:
     """The users who run this node: they may do everything."""
     return 0, os.geteuid()
@@ -319,6 +323,11 @@ class Driver:
     def may_go_on(self, connection: object, then: Callable[[], object]) -> bool:
         """See both kinds of connections."""
         return self._gate.lets_through(connection, then)
+
+    def is_turn_full(self) -> bool:
+        """See :class:`crdtsyncd.loop.agent_socket.Sink`."""
+        times = self.times
+        return bool(times.since_s) and times.clock() - times.since_s > FULL_TURN_S
 
     def rows_moved(self) -> None:
         """See :class:`crdtsyncd.storage.wal_checkpoint.Owner`. Whoever waited for their end goes first."""

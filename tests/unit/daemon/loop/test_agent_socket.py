@@ -45,10 +45,14 @@ class Sink:
         self.large_requests = LargeRequests()
         self.then: Callable[[], object] | None = None
         self.is_open = True
+        self.is_full = False
 
     def may_go_on(self, _connection: AgentConnection, then: Callable[[], object]) -> bool:
         self.then = None if self.is_open else then
         return self.is_open
+
+    def is_turn_full(self) -> bool:
+        return self.is_full
 
     def agent_opened(self, _connection: AgentConnection, user: User, pid: int) -> int:
         self.peer = (user, pid)
@@ -193,6 +197,20 @@ async def test_one_that_has_written_too_fast_goes_on_where_it_was(connection: Ag
     assert then is not None
     then()
     assert sink.later == [connection], "it is gone"
+
+
+async def test_a_large_request_does_not_come_into_a_turn_that_is_full(connection: AgentConnection, sink: Sink) -> None:
+    sink.is_full = True
+    large = frame(b"x" * agent_socket.READ_BYTES)
+    receive(connection, frame(b"small"))
+    receive(connection, large)
+    receive(connection, frame(b"behind it"))
+    assert sink.frames == [b"small"]
+    assert connection in sink.later
+    sink.is_full = False
+    connection.take_turn()
+    assert [len(payload) for payload in sink.frames] == [5, agent_socket.READ_BYTES, 9]
+    connection.connection_lost(None)
 
 
 async def test_a_turn_ends_when_it_has_been_answered_at_length(connection: AgentConnection, sink: Sink) -> None:
