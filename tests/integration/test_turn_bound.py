@@ -37,9 +37,8 @@ LONGER_MS: Mapping[str, float] = {
     "merge": 75.0,
     "restore": 125.0,
 }
-"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so are the
-20,000 elements that one operation removes, and what a restore brings back; a list in a value is looked at whole,
-and refused if it holds too many lists or maps.
+"""What is known to take longer: 1,000 operations of 4 MB are one change and one turn, and so is what a restore brings
+back.
 """
 STANDARD_MS = 10.0
 """What :func:`standard_work` takes on a machine that is fast enough for the bounds."""
