@@ -519,6 +519,28 @@ def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: 
     assert len(sessions.ls()) == 2
 
 
+def test_who_may_read_a_project_s_sessions_goes_on_with_them_and_changes_none(
+    daemon: Daemon, ann: Home, bob: Home, tmp_path: Path
+):
+    run = Shell(daemon.socket, tmp_path)
+    run.environment["HOME"] = str(ann.path)
+    key = run.ok("agent", "create", "bob")
+    run.ok("space", "create", "api")
+    run.ok("--space", "api", "session", "save", CLAUDE_ID)
+    by_bob = {"CRDTSYNC_SPACE": "api", "CRDTSYNC_AGENT": "bob", "CRDTSYNC_AGENT_KEY": key, "HOME": str(bob.path)}
+    assert "may use none" in run("session", "ls", **by_bob).err
+    for part in ("sessions/**", "sessions.lines/**", "sessions.excluded/**"):
+        run.ok("--space", "api", "access", "grant", "agent:bob", "read", part)
+    assert "fix the parser" in run.ok("session", "ls", **by_bob)
+    assert "fix the parser" in run.ok("session", "show", CLAUDE_ID, **by_bob)
+    assert run.ok("session", "load", CLAUDE_ID, "--in", str(bob.work), **by_bob).endswith(f"--resume {CLAUDE_ID}")
+    with ann.claude.open("ab") as file:
+        file.write(line(type="mode", mode="normal"))
+    for words in (("exclude", CLAUDE_ID, "1"), ("drop", CLAUDE_ID), ("save", CLAUDE_ID)):
+        done = run("session", *words, **by_bob | {"HOME": str(ann.path)})
+        assert (done.status, "may not" in done.err) == (4, True), done
+
+
 def test_a_fork_of_codex_takes_its_parent_along(daemon: Daemon, ann: Home):
     sessions = Sessions(daemon.client("ann"))
     child = CODEX_ID[:-1] + "3"
