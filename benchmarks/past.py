@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -20,13 +20,14 @@ from typing import NamedTuple
 
 import click
 
-from benchmarks.daemons import Daemons
+from benchmarks.daemons import Daemon, Daemons
 from benchmarks.gauges import private_bytes
 from crdtsync.client import AsyncClient
 
 VALUE_BYTES = 50_000
 BATCH = 20
 SMALL_BATCH = 500
+HEAD = "| what | crdtsync | beside | ratio | target | |\n|---|---|---|---|---|---|"
 
 
 class Figure(NamedTuple):
@@ -42,7 +43,28 @@ class Figure(NamedTuple):
         """As a row in Markdown."""
         ratio = self.ours / self.theirs
         target = "" if self.target is None else f"≤ {self.target:g}×"
-        return f"| {self.what} | {_time(self.ours)} | {self.beside}: {_time(self.theirs)} | {ratio:.2g}× | {target} |"
+        beside = f"{self.beside}: {_time(self.theirs)}"
+        return (
+            f"| {self.what} | {_time(self.ours)} | {beside} | {ratio:.2g}× | {target} | {_kept(ratio, self.target)} |"
+        )
+
+
+class Amount(NamedTuple):
+    """A row that is compared with nothing: what takes how much, and how much it may take."""
+
+    what: str
+    ours: float
+    unit: str
+    target: float
+
+    def line(self) -> str:
+        """As a row in Markdown."""
+        kept = _kept(self.ours, self.target)
+        return f"| {self.what} | {self.ours:,.4g} {self.unit} | | | ≤ {self.target:,g} {self.unit} | {kept} |"
+
+
+def _kept(value: float, target: float | None) -> str:
+    return "" if target is None else "kept" if value <= target else "missed"
 
 
 def _time(seconds: float) -> str:
@@ -141,8 +163,77 @@ async def of_the_past(client: AsyncClient, database: Path, place: Path, keys: in
     ]
 
 
-async def measure(keys: int, megabytes: int, values: int, rounds: int) -> None:
-    """All of it, and print the table."""
+async def of_many_keys(client: AsyncClient, pid: int | None, keys: int) -> list[Amount]:
+    """What keys with small values take of the memory."""
+    before_bytes = private_bytes(pid)
+    for start in range(0, keys, SMALL_BATCH):
+        async with client.batch() as batch:
+            for n in range(start, min(keys, start + SMALL_BATCH)):
+                batch.set(f"fill/{n}", "x" * 1000)
+    await asyncio.sleep(2)
+    return [Amount(f"memory of a key with 1 kB, of {keys:,}", (private_bytes(pid) - before_bytes) / keys, "bytes", 500)]
+
+
+async def first_read(daemon: Daemon, key: str) -> float:
+    """Start a daemon that was stopped; how long it is from there to the end of a read."""
+    started_s = perf_counter()
+    await daemon.start()
+    async with AsyncClient(socket=daemon.socket, agent="bench") as client:
+        await client.get(key)
+    return perf_counter() - started_s
+
+
+async def of_much(gigabytes: float) -> list[Figure | Amount]:
+    """What values of 50 kB take of the memory, and how soon one of them is read after a start."""
+    count, size = int(gigabytes * 1e9 / VALUE_BYTES), f"{gigabytes:g} GB of values of 50 kB"
+    async with Daemons(1, {"free_bytes_min": 0}) as fleet:
+        await fleet[0].stop()
+        empty_s = await first_read(fleet[0], "much/0")
+        async with AsyncClient(socket=fleet[0].socket, agent="bench") as client:
+            for start in range(0, count, BATCH):
+                async with client.batch() as batch:
+                    for n in range(start, min(count, start + BATCH)):
+                        batch.set(f"much/{n}", os.urandom(VALUE_BYTES))
+            for n in range(0, count, max(1, count // 2_000)):  # 100 MB: the cache is full
+                await client.get(f"much/{n}")
+        written_bytes = private_bytes(fleet[0].pid)
+        await fleet[0].stop()
+        first_s = await first_read(fleet[0], f"much/{count // 2}")
+    return [
+        Amount(f"memory with {size}, 100 MB of them read", written_bytes / 1e6, "MB", 200),
+        Amount(f"from the start with {size} to the first read", first_s, "s", 2),
+        Figure("the same", first_s, "with nothing", empty_s, None),
+    ]
+
+
+async def of_many_spaces(spaces: int, idle_s: float) -> list[Amount]:
+    """What spaces that nobody uses take of the memory, and how soon they are there when somebody does."""
+    used = min(100, spaces)
+    async with Daemons(1, {"free_bytes_min": 0}) as fleet:
+        async with AsyncClient(socket=fleet[0].socket, agent="bench") as client:
+            for n in range(spaces):
+                await client.create_space(f"s{n}")
+                await client.session(space=f"s{n}").set("doc", os.urandom(VALUE_BYTES))
+        await fleet[0].stop()
+        await fleet[0].start()
+        async with AsyncClient(socket=fleet[0].socket, agent="bench") as client:
+            until_s = perf_counter() + idle_s
+            while perf_counter() < until_s:
+                for n in range(used):
+                    await client.session(space=f"s{n}").get("doc")
+                await asyncio.sleep(5)
+            memory_bytes = private_bytes(fleet[0].pid)
+            sleepers = [client.session(space=f"s{n}") for n in range(used, spaces, max(1, spaces // 200))]
+            woken = [await timed(lambda: sleeper.get("doc")) for sleeper in sleepers]  # noqa: B023
+    return [
+        Amount(f"memory with {spaces:,} spaces of 50 kB, {used} in use", memory_bytes / 1e6, "MB", 120),
+        Amount("the first read of one that was not: median", median(woken) * 1e3, "ms", 20),
+        Amount("the first read of one that was not: slowest", max(woken) * 1e3, "ms", 20),
+    ]
+
+
+async def measure(keys: int, megabytes: int, values: int, rounds: int) -> list[Figure | Amount]:
+    """All that is measured with two linked daemons."""
     settings = {"free_bytes_min": 0, "value_cache_bytes": 1, "log_bytes_max": 8 * 1024 * 1024}
     with TemporaryDirectory(prefix="crdtsync-bench-") as directory:
         place = Path(directory)
@@ -152,21 +243,19 @@ async def measure(keys: int, megabytes: int, values: int, rounds: int) -> None:
             AsyncClient(socket=fleet[1].socket, agent="bench") as there,
         ):
             await here.set("small", "x" * 1000)
-            figures = await of_blobs([here, there], place, megabytes, rounds)
+            figures: list[Figure | Amount] = [*await of_blobs([here, there], place, megabytes, rounds)]
             figures += await of_cold_values(here, place, values)
-            assert fleet[0].pid is not None
-            before_bytes = private_bytes(fleet[0].pid)
-            for start in range(0, keys, SMALL_BATCH):
-                async with here.batch() as batch:
-                    for n in range(start, min(keys, start + SMALL_BATCH)):
-                        batch.set(f"fill/{n}", "x" * 1000)
-            await asyncio.sleep(2)
-            key_bytes = (private_bytes(fleet[0].pid) - before_bytes) / keys
+            memory = await of_many_keys(here, fleet[0].pid, keys)
             figures += await of_the_past(here, fleet[0].database, place, keys, 10 * rounds)
-    print("| what | crdtsync | beside | ratio | target |\n|---|---|---|---|---|")
+            return figures + memory
+
+
+def show(figures: Sequence[Figure | Amount]) -> None:
+    """The table, and how busy the machine is."""
+    print(HEAD)
     for figure in figures:
         print(figure.line())
-    print(f"memory of a key with 1 kB, of {keys:,}: {key_bytes:.0f} bytes; load {os.getloadavg()[0]:.1f}")
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 @click.command()
@@ -174,6 +263,22 @@ async def measure(keys: int, megabytes: int, values: int, rounds: int) -> None:
 @click.option("--megabytes", default=100, show_default=True, help="Size of a blob.")
 @click.option("--values", default=500, show_default=True, help="Of 50 kB, read once each.")
 @click.option("--rounds", default=5, show_default=True)
-def main(keys: int, megabytes: int, values: int, rounds: int) -> None:
+@click.option("--gigabytes", type=float, help="So much in values of 50 kB instead: takes twice that on the disk.")
+@click.option("--spaces", type=int, help="So many spaces of 50 kB instead.")
+@click.option(
+    "--idle",
+    "idle_s",
+    default=60.0,
+    show_default=True,
+    help="Seconds from the start of a daemon until its memory is looked at.",
+)
+def main(
+    keys: int, megabytes: int, values: int, rounds: int, gigabytes: float | None, spaces: int | None, idle_s: float
+) -> None:
     """Measure large values, blobs, checkpoints and reads of the past, beside files and SQLite."""
-    asyncio.run(measure(keys, megabytes, values, rounds))
+    if gigabytes is not None:
+        show(asyncio.run(of_much(gigabytes)))
+    if spaces is not None:
+        show(asyncio.run(of_many_spaces(spaces, idle_s)))
+    if gigabytes is None and spaces is None:
+        show(asyncio.run(measure(keys, megabytes, values, rounds)))

@@ -17,7 +17,7 @@ import click
 
 from benchmarks.daemons import Daemons
 from benchmarks.gauges import cpu_exact_s, percentile
-from benchmarks.past import Figure, timed
+from benchmarks.past import HEAD, Figure, timed
 from crdtsync.client import AsyncClient
 from crdtsync.coordination import AsyncPresence
 
@@ -124,7 +124,7 @@ async def measure(rounds: int, hosts: int, agents: int) -> bool:
         await there.wait(await here.set("ready", 1), timeout=60)
         figures += await of_claims(here, rounds, 2)
         figures += await of_tasks(here, there, rounds)
-    print("| what | crdtsync | beside | ratio | target |\n|---|---|---|---|---|")
+    print(HEAD)
     for figure in figures:
         print(figure.line())
     alone, at_rest, busy = await of_presence(hosts, agents)
