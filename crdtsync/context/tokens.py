@@ -182,6 +182,10 @@ count_tokens = count
 @lru_cache(maxsize=256)
 def tokenizer(model: str = DEFAULT_MODEL) -> Tokenizer:
     """What counts for ``model``: a name as its provider writes it, with or without the provider before a slash."""
+    given: Any = model
+    if not isinstance(given, str):
+        message = f"a model is named by a str, not by {given!r:.80}"
+        raise TypeError(message)
     name = model.strip().lower().rsplit("/", 1)[-1]
     family = next((family for family in _FAMILIES if re.match(family.models, name)), _UNKNOWN)
     return Tokenizer(model, family)

@@ -15,7 +15,7 @@ import pytest
 from crdtsync import AsyncClient, Client
 from crdtsync.context import AsyncSearch, AsyncSharedContext, AsyncViews, Search, SharedContext, Views, count
 from crdtsync.context.search.passages import Mark, Said
-from crdtsync.errors import InvalidRequest, InvalidValue, UnknownSpace
+from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, UnknownSpace
 from crdtsync.sessions import Sessions, searching
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
@@ -294,6 +294,8 @@ def test_a_search_shows_an_agent_what_it_may_read(daemon: Daemon, tmp_path: Path
     search = Search(guest, folder=tmp_path)
     assert len(Search(owner, folder=tmp_path).search("word")) == 2
     assert [found.key for found in search.search("word")] == ["open/a"]
+    with pytest.raises(NotAllowed, match="secret/"):
+        search.search("word", prefix="secret/")
     owner.access_grant("agent:guest", "read", "secret/**")
     assert len(search.search("word")) == 2
     owner.access_revoke("agent:guest", "secret/**")

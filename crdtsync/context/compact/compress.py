@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from crdtsync.context.compact.code import compact_code
 from crdtsync.context.compact.detect import KINDS, detect
@@ -57,8 +58,9 @@ def compress(
     if by not in _WAYS:
         message = f"by is {by!r}: it must be one of {', '.join(_WAYS)}"
         raise ValueError(message)
-    if budget is not None and budget < 0:
-        message = f"budget is {budget}: it must be 0 tokens or more"
+    room: Any = budget
+    if room is not None and (not isinstance(room, int) or room < 0):
+        message = f"budget is {budget!r}: it must be a whole number of tokens, 0 or more"
         raise ValueError(message)
     counter = tokenizer(model)
     before = counter.count(content)

@@ -16,7 +16,7 @@ from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
-from crdtsync.errors import InvalidRequest, Refused, TooOld, UnknownSpace
+from crdtsync.errors import Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
@@ -60,17 +60,18 @@ class AsyncSearch:
         for what is there for programs (``context.full/``, ``views/``, ``claims/`` and so on): there the ``prefix`` must
         begin so.
 
-        :raises InvalidRequest: ``limit`` is not between 1 and 1,000.
+        :raises InvalidRequest: ``limit`` is not between 1 and 1,000, or something is of another type.
+        :raises NotAllowed: no key with this ``prefix`` may be read.
         :raises CrdtSyncError: the folder of the indexes cannot be used.
         """
-        if not 1 <= limit <= 1_000:
-            message = f"a search gives 1 to 1,000 entries, not {limit}"
-            raise InvalidRequest(message)
         wanted = Wanted(query, prefix, agent, kind, since, limit)
         try:
-            return await self._found(wanted)
+            found = await self._found(wanted)
         except sqlite3.DatabaseError:  # it was damaged, and has been forgotten
-            return await self._found(wanted)
+            found = await self._found(wanted)
+        if not found and prefix:
+            await self._session.keys(prefix, limit=1)  # refused, with the reason, if this agent may read none of it
+        return found
 
     async def _found(self, wanted: Wanted) -> list[Found]:
         index = await self._opened()

@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.context.compact.words import terms
 from crdtsync.context.search.passages import Mark, Said, passages
 from crdtsync.context.view.definition import hidden_by
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ UNFINISHED = "?"
 _TERMS_MAX = 64  # of a query
 _KEY_WEIGHT, _TEXT_WEIGHT = 2.0, 1.0
 _SNIPPET_CHARS = 240
-_CANDIDATES = 20  # passages by their meaning for each entry that is asked for: several may be of one entry
+_CANDIDATES = 20  # passages for each entry that is asked for: several may be of one entry
 _RANKED_MAX = 5_000  # passages: some 15 ms
 _TIME_MS_MAX = 253_402_300_799_000  # the last second of the year 9999
 _RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
@@ -96,6 +96,17 @@ class Wanted:
     kind: str | None = None
     since: datetime | None = None
     limit: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("query", "prefix", "agent", "kind"):
+            given = getattr(self, name)
+            if not isinstance(given, str) and (given is not None or name in ("query", "prefix")):
+                raise InvalidRequest(f"a search takes a str as {name}, not {given!r:.80}")
+        if self.since is not None and not isinstance(self.since, datetime):
+            raise InvalidRequest(f"a search takes a datetime as since, not {self.since!r:.80}")
+        limit: Any = self.limit
+        if not isinstance(limit, int) or not 1 <= limit <= 1_000:
+            raise InvalidRequest(f"a search gives 1 to 1,000 entries, not {self.limit!r:.80}")
 
 
 class Index:
@@ -197,21 +208,26 @@ class Index:
         if not asked:
             return []
         with self._open() as db:
-            scores = _by_words(db, asked, wanted)
-            if self._meaning is not None:
-                scores = _fused(scores, _by_meaning(db, self._meaning, wanted))
-            best: dict[str, Found] = {}
-            for row, score in sorted(scores.items(), key=lambda pair: -pair[1]):
-                (key,) = db.execute("SELECT key FROM passages WHERE id = ?", (row,)).fetchone()
-                if key in best:
-                    continue
-                kind, agent, time_ms, text = db.execute(
-                    "SELECT kind, agent, time_ms, text FROM passages WHERE id = ?", (row,)
-                ).fetchone()
+            best = self._best(db, wanted, asked, _CANDIDATES * wanted.limit)
+            if len(best) < wanted.limit:  # one long session may have all of the best passages
+                best = self._best(db, wanted, asked, _RANKED_MAX)
+        return best
+
+    def _best(self, db: sqlite3.Connection, wanted: Wanted, asked: Sequence[str], most: int) -> list[Found]:
+        """What is found among at most so many passages."""
+        scores = _by_words(db, asked, wanted, most)
+        if self._meaning is not None:
+            scores = _fused(scores, _by_meaning(db, self._meaning, wanted))
+        best: dict[str, Found] = {}
+        for row, score in sorted(scores.items(), key=lambda pair: -pair[1]):
+            key, kind, agent, time_ms, text = db.execute(
+                "SELECT key, kind, agent, time_ms, text FROM passages WHERE id = ?", (row,)
+            ).fetchone()
+            if key not in best:
                 written = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
                 best[key] = Found(key, kind, agent, written, snippet(text, asked), score)
-                if len(best) == wanted.limit:
-                    break
+            if len(best) == wanted.limit:
+                break
         return list(best.values())
 
     @contextmanager
@@ -263,15 +279,15 @@ class Index:
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 
 
-def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted) -> dict[int, float]:
-    """The passages that have one of the words, the best first, with how well they fit."""
+def _by_words(db: sqlite3.Connection, asked: Sequence[str], wanted: Wanted, most: int) -> dict[int, float]:
+    """At most so many passages that have one of the words, the best first, with how well they fit."""
     limits, values = _limits(wanted)
     join = "JOIN passages p ON p.id = words.rowid " if limits else ""
     limits += "" if hidden_by(wanted.prefix) else " AND words.rowid > 0"
     rows = db.execute(
         f"SELECT words.rowid, -bm25(words, {_KEY_WEIGHT}, {_TEXT_WEIGHT}) AS fit "
         f"FROM words {join}WHERE words MATCH ?{limits} ORDER BY fit DESC, words.rowid LIMIT ?",
-        (" OR ".join(_rare(db, asked)), *values, _RANKED_MAX),  # all: a long session may have hundreds of the best
+        (" OR ".join(_rare(db, asked)), *values, most),
     )
     return dict(rows.fetchall())
 

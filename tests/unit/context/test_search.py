@@ -17,6 +17,7 @@ from crdtsync.context.compact.words import terms
 from crdtsync.context.search.index import Index, Wanted, snippet
 from crdtsync.context.search.passages import PASSAGE_CHARS, PASSAGES_MAX, Said, passages
 from crdtsync.context.shared.entry import record
+from crdtsync.errors import InvalidRequest
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -113,6 +114,14 @@ def test_entries_are_found_by_their_words_and_their_keys(index: Index) -> None:
     assert keys(index, "events") == ["log/events"]
     assert keys(index, 'absent "quotes* OR ( NEAR') == []
     assert keys(index, "") == keys(index, "?!") == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"query": 5}, {"prefix": None}, {"agent": 5}, {"limit": "x"}, {"limit": 1_001}, {"since": "1h"}]
+)
+def test_what_a_search_does_not_take_is_said(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"a search (takes|gives)"):
+        Wanted(**{"query": "word"} | wrong)
 
 
 def test_where_is_looked_can_be_said(index: Index) -> None:
