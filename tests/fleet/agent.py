@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.fleet.host import Host
 
 SOMEBODY = User(1000)
+TURNS_MAX = 10_000
 
 
 class Refusal(Exception):
@@ -71,6 +72,15 @@ class Agent:
     def do(self, operation: str, **args: Any) -> Any:
         request = self.write(operation, **args)
         self.machine.turn()
+        return self.result(request)
+
+    def do_slowly(self, operation: str, **args: Any) -> Any:
+        """A write that takes some turns."""
+        request = self.write(operation, **args)
+        for _ in range(TURNS_MAX):
+            self.machine.turn()
+            if request in self.replies:
+                break
         return self.result(request)
 
     # -- the usual ones; values are packed and unpacked ------------------------------------------------------------

@@ -48,7 +48,7 @@ class Editor:
         return self.edit(len(self.replica.content), len(self.replica.content), text)
 
     def compact(self) -> Any:
-        return self.session.do("text_compact", key=self.key)
+        return self.session.do_slowly("text_compact", key=self.key)
 
 
 def texts_of(machine: Host, key: str = "t") -> list[Any]:

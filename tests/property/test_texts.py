@@ -89,7 +89,7 @@ class Workload:
             self.deleted.add(word)
 
     def _compact(self) -> None:
-        self.random.choice(self.compactors).agent().do("text_compact", key="t")
+        self.random.choice(self.compactors).agent().do_slowly("text_compact", key="t")
 
     def _cut_or_link(self) -> None:
         pair = self.random.choice(self.pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import Dot, VersionVector
+from crdtsync.causality import VersionVector
 from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import NotYet
@@ -76,18 +76,20 @@ class WriteRequests:
                 lambda: self._desk.handle(agent, request, name, args),
             )
         except NotReady as not_ready:
-            return self._when_ready(agent, request, replica, name, args, not_ready.document)
+            return self._when_ready(agent, request, replica, name, args, not_ready)
         return self._concern(agent, request, replica, args, result)
 
     def _when_ready(
-        self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments, document: Dot
+        self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments, not_ready: NotReady
     ) -> object:
-        """Do a write when a text that it edits is ready for that: a long one takes some turns. Edits wait in line."""
+        """Do a write when a text that it edits is ready for that, or is made anew: a long one takes some turns. Edits
+        wait in line.
+        """
         host = self._host
 
         def check() -> object | None:
             here = host.replicas.get(replica.name)
-            if here is not None and not host.read_only and not here.documents.is_ready(document):
+            if here is not None and not host.read_only and not not_ready.is_over(here.documents):
                 return None
             return Done(self._desk.handle(agent, request, name, args))
 

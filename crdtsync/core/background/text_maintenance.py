@@ -19,20 +19,19 @@ from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.sync.text_repair import write_anew
-from crdtsync.core.text.document import CONTESTED_STEPS_MIN, EDIT_STRUCTS_MAX
+from crdtsync.core.text.document import CONTESTED_STEPS_MIN
 from crdtsync.core.text.family import families, family_of
-from crdtsync.core.text.forgetting import Forgotten, forget
-from crdtsync.core.text.join import CHUNK_CHARS_MAX, replace
+from crdtsync.core.text.forgetting import Forgotten
+from crdtsync.core.text.join import replace
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.yjs.encoding import Steps
 
 
 class _UnderWay(NamedTuple):
-    """A compaction of the document that ``key`` names, which was in this state when it began."""
+    """A compaction of the document that ``key`` names."""
 
     key: str
     dot: Dot
-    state: bytes
     steps: Steps[Forgotten]
 
 
@@ -47,13 +46,14 @@ class TextKeeper:
         self._counting: tuple[Dot, Steps[None]] | None = None
         self._readying: tuple[Dot, Steps[None]] | None = None
         self.has_readied = False
-        """Whether the last slice was the last one that made a document ready for edits."""
+        """Whether the last slice was the last one of what requests wait for."""
 
     def keep(self, now_ms: int, is_writable: bool) -> list[Applied]:
         """Do a slice of what there is to do; returns the changes that came of it."""
         replica = self._replica
         applied: list[Applied] = []
         self.has_readied = False
+        replica.documents.made.clear()  # who wanted it has it
         self._count(now_ms, is_writable)
         if is_writable:
             applied += self._make_ready(now_ms)
@@ -61,7 +61,9 @@ class TextKeeper:
                 applied += self._write_anew(document, replica.texts.torn.pop(document), now_ms)
             if self._under_way is not None:
                 applied += self._go_on(self._under_way, now_ms)
-        if self._under_way is None:
+        if self._under_way is None and replica.documents.to_compact:
+            self._begin(next(iter(replica.documents.to_compact)))
+        elif self._under_way is None:
             dot = replica.documents.take_unedited()
             key_unedited = None if dot is None else replica.documents.key_of(dot)
             if key_unedited is not None and is_writable:
@@ -71,12 +73,13 @@ class TextKeeper:
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:
         """When :meth:`keep` has something to do."""
-        is_due = self._replica.texts.torn or self._replica.documents.unready or self._under_way is not None
-        if is_writable and is_due:
+        documents = self._replica.documents
+        is_due = self._replica.texts.torn or documents.unready or documents.to_compact or self._under_way is not None
+        if documents.made or (is_writable and is_due):
             return now_s
-        if self._counting is not None or self._replica.documents.contested:
+        if self._counting is not None or documents.contested:
             return now_s
-        return self._replica.documents.unload_due_s()
+        return documents.unload_due_s()
 
     def _make_ready(self, now_ms: int) -> list[Applied]:
         """Do one step of making a document ready for edits; the changes of others that have waited for the last one."""
@@ -85,7 +88,7 @@ class TextKeeper:
             dot = next(iter(documents.unready), None)
             if dot is None:
                 return []
-            self._readying = dot, documents.get(dot).make_ready()
+            self._readying = dot, documents.prepare(dot)
         dot, steps = self._readying
         for _ in steps:
             return []
@@ -144,10 +147,13 @@ class TextKeeper:
         try:
             document = self._replica.documents.get(dot, is_use=False)
             if document.is_bulky(began_with) or document.steps >= CONTESTED_STEPS_MIN:
-                state = document.state()
-                self._under_way = _UnderWay(key, dot, state, forget(state, EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX))
+                self._begin(dot)
         except CrdtSyncError as error:
             self._stays("text_not_compacted", key, error)
+
+    def _begin(self, dot: Dot) -> None:
+        documents = self._replica.documents
+        self._under_way = _UnderWay(documents.key_of(dot) or "", dot, documents.make_anew(dot))
 
     def _go_on(self, work: _UnderWay, now_ms: int) -> list[Applied]:
         """Do one step of it, or write what has come of it down."""
@@ -158,21 +164,34 @@ class TextKeeper:
             made: Forgotten = end.value
         except CrdtSyncError as error:
             self._under_way = None
-            self._stays("text_not_compacted", work.key, error)
+            if not self._hand_out(work.dot, error):
+                self._stays("text_not_compacted", work.key, error)
             return []
         else:
             return []
         self._under_way = None
+        if self._hand_out(work.dot, made):
+            return []
         found = self._alone(work.key, now_ms)
         try:
             if found is None or found[0] != work.dot:
                 return []
             draft = Draft(replica, now_ms, replica.node_of)
-            replace(draft, work.key, work.dot, len(work.state), made)
-            return [replica.commit(draft.ops, OWN_AGENT, None, now_ms)] if draft.ops else []
+            replace(draft, work.key, work.dot, made)
+            return [replica.commit(draft.ops, OWN_AGENT, None, now_ms, draft.edits)] if draft.ops else []
         except CrdtSyncError as error:
             self._stays("text_not_compacted", work.key, error)
             return []
+
+    def _hand_out(self, dot: Dot, made: Forgotten | CrdtSyncError) -> bool:
+        """Give it to who waits for it, if anybody does."""
+        documents = self._replica.documents
+        if dot not in documents.to_compact:
+            return False
+        del documents.to_compact[dot]
+        documents.made[dot] = made
+        self.has_readied = True
+        return True
 
     def _alone(self, key: str, now_ms: int) -> tuple[Dot, Mapping[int, int]] | None:
         """The document that is all of a key, and what it began with, if this node is to compact it: the one that wrote

@@ -14,7 +14,8 @@ from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.family import family_of
-from crdtsync.core.text.join import CHUNK_CHARS_MAX, begin
+from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX
+from crdtsync.core.text.join import begin
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack

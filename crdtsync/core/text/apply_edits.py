@@ -15,6 +15,7 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
 from crdtsync.core.text.passing import missing_from, passed
@@ -73,6 +74,9 @@ class TextEdits:
 
         What fails here must never be committed.
         """
+        for document, drafted in edits.items():
+            if drafted.begun is not None:
+                self._documents.begin_with(document, drafted.begun)
         done: list[Dot] = []
         counts: dict[Dot, int] = {}
         for n, op in enumerate(change.ops):
@@ -100,7 +104,8 @@ class TextEdits:
         return None
 
     def is_to_wait(self, change: Change) -> bool:
-        """Whether a change of another node edits a document that has to be made ready for that first.
+        """Whether a change of another node edits a document that has to be made ready for that first, or begins with so
+        much that it is taken in in steps.
 
         :meth:`take_waiting` hands it out when that is done.
         """
@@ -109,6 +114,11 @@ class TextEdits:
             for _, document in _edited(change)
             if self._documents.exists(document) and not self._documents.is_ready(document)
         }
+        beginnings = {} if unready else _beginnings(change)
+        if not beginnings.keys() <= self._documents.begun.keys():
+            first = min(beginnings)
+            self._documents.begin_soon(first, beginnings)
+            unready.add(first)
         for document in unready:
             self._waiting.setdefault(document, {})[change.writer, change.seq] = None
         return bool(unready)
@@ -121,6 +131,7 @@ class TextEdits:
         """Make all that a change edits ready for it, however long that takes."""
         for _, document in _edited(change):
             at_once(self._documents.get(document).make_ready())
+        at_once(self._documents.begin(_beginnings(change)))
 
     def _is_purged(self, key: str, document: Dot) -> bool:
         return self._replica.purges.covers(key, document)
@@ -327,3 +338,23 @@ def _edited(change: Change) -> Iterator[tuple[str, Dot]]:
             continue
         if document is not None and document[:2] != (change.writer, change.seq):
             yield op.key, document
+
+
+def _beginnings(change: Change) -> dict[Dot, list[bytes]]:
+    """The documents that a change makes, and edits so much that it takes a while, each with these edits."""
+    found: dict[Dot, list[bytes]] = {}
+    for n, op in enumerate(change.ops):
+        if op.kind != _TEXT or op.value is None:
+            continue
+        try:
+            named, update = check_marker(unpack(op.value))
+        except InvalidEncoding:
+            continue
+        document = named or Dot(change.writer, change.seq, n)
+        if document[:2] == (change.writer, change.seq):
+            found.setdefault(document, []).append(update)
+    return {
+        document: updates
+        for document, updates in found.items()
+        if len(updates) > 1 and sum(map(len, updates)) > AT_ONCE_BYTES_MAX
+    }

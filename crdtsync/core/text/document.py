@@ -6,6 +6,7 @@ Yjs library the replica in memory is never used again: it is rebuilt from disk.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -27,7 +28,6 @@ from crdtsync.wire.yjs.validator import (
     advance,
     holds_only_text,
     validate_slowly,
-    validate_update,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_doc", "_is_measured", "_is_odd", "_judged", "_load", "_outline", "_size_bytes", "_steps_counted",
+        "_ahead", "_doc", "_is_measured", "_is_odd", "_judged", "_load", "_outline", "_size_bytes", "_steps_counted",
         "_uncommitted", "dot", "is_large", "memory_bytes", "places", "steps", "updates_since_state", "used_s",
     )  # fmt: skip
 
@@ -117,6 +117,7 @@ class Document:
         self._doc: Doc[Text] | None = None
         self._outline: Outline | None = None
         self._uncommitted: list[bytes] = []
+        self._ahead: deque[bytes] = deque()  # what it has taken in already of what is to be applied next
         self._size_bytes = 0
         self._is_measured = False
         self._judged: tuple[bytes, Outline, UpdateSummary] | None = None
@@ -146,17 +147,9 @@ class Document:
         self._loaded()
         try:
             outline = self.outline() if before is None else before.outline(self)
-            ranges_max = EDIT_DELETES_MAX if structs_max == EDIT_STRUCTS_MAX else None
-            summary = validate_update(update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max)
+            return at_once(_judge_edit(update, outline, structs_max, looked_at_max))
         except InvalidUpdate as error:
             raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
-        if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
-            raise InvalidValue(
-                f"this edit claims places between which much stands already, and would keep each host busy: at most "
-                f"{looked_at_max:,} items may be looked at for it; read the text again and split the edit",
-                path="$",
-            )
-        return summary
 
     @property
     def is_contested(self) -> bool:
@@ -209,12 +202,36 @@ class Document:
 
         :raises InvalidValue: see :meth:`check`; or the Yjs library could not take it.
         """
-        summary = self.check(update, structs_max=structs_max) if judged is None else judged
+        if self._ahead and self._ahead[0] == update:
+            self._ahead.popleft()
+        else:
+            if self._ahead:
+                self._reload()
+            self._take_in(update, self.check(update, structs_max=structs_max) if judged is None else judged)
+        self._uncommitted.append(update)
+        self.updates_since_state += 1
+
+    def begin(self, updates: Sequence[bytes]) -> Steps[None]:
+        """Take in, in steps, what an empty document is to begin with: to :meth:`apply` it then is no work any more.
+
+        What cannot be taken in is refused when it is applied.
+        """
+        with suppress(InvalidUpdate, InvalidValue):
+            for update in updates:
+                judged = yield from _judge_edit(update, self.outline(), EDIT_STRUCTS_MAX, EDIT_LOOKED_AT_MAX)
+                self._take_in(update, judged)
+                self._ahead.append(update)
+                yield
+
+    def named(self, dot: Dot, load: Load) -> Document:
+        """The same, which has :meth:`begun <begin>` without a name."""
+        self.dot, self._load = dot, load
+        return self
+
+    def _take_in(self, update: bytes, summary: UpdateSummary) -> None:
         outline = self.outline()
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
         advance(outline, summary)
-        self._uncommitted.append(update)
-        self.updates_since_state += 1
         self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
         self._size_bytes += len(update)
         self._is_measured = False
@@ -227,7 +244,7 @@ class Document:
         :raises InvalidValue: as :meth:`apply`; the document is as it was.
         """
         if is_new:
-            self._doc = self._outline = None
+            self._reload()
             self._uncommitted.append(state)
             return state
         if state == self.state():
@@ -269,7 +286,7 @@ class Document:
     def undo(self) -> None:
         """Take back the update applied last, which was not committed."""
         self._uncommitted.pop()
-        self._doc = self._outline = None
+        self._reload()
 
     def read(self) -> str:
         """The text."""
@@ -356,6 +373,13 @@ class Document:
     def committed(self) -> None:
         """What was applied is on disk: a reload will find it there."""
         self._uncommitted.clear()
+        if self._ahead:
+            self._reload()
+
+    def _reload(self) -> None:
+        """Before it is used again."""
+        self._doc = self._outline = None
+        self._ahead.clear()
 
     def _loaded(self) -> Doc[Text]:
         if self._doc is None:
@@ -436,8 +460,7 @@ class Document:
 
     def _failed(self, error: BaseException, failure: str, error_type: type[CrdtSyncError]) -> BaseException:
         """Whatever the library raises: the replica may be half changed, so it is never used again."""
-        self._doc = None
-        self._outline = None
+        self._reload()
         if is_panic(error):
             return error_type(f"{failure}: the Yjs library failed: {error}")
         return error
@@ -454,6 +477,20 @@ def check_state(state: bytes) -> Steps[bool]:
     if summary.competition.steps <= STATE_STEPS_MAX:  # which is more than an exact count, mostly
         return True
     return (yield from counted(state, ROOT)).steps <= STATE_STEPS_MAX
+
+
+def _judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max: int) -> Steps[UpdateSummary]:
+    ranges_max = EDIT_DELETES_MAX if structs_max == EDIT_STRUCTS_MAX else None
+    summary = yield from validate_slowly(
+        update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max
+    )
+    if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
+        raise InvalidValue(
+            f"this edit claims places between which much stands already, and would keep each host busy: at most "
+            f"{looked_at_max:,} items may be looked at for it; read the text again and split the edit",
+            path="$",
+        )
+    return summary
 
 
 def _judge_state(state: bytes, outline: Outline) -> Steps[UpdateSummary]:

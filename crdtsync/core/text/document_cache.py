@@ -7,17 +7,19 @@ never one of which something is not yet on disk.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document, Load
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX, Document, Load
+from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX, Forgotten, forget
 from crdtsync.core.text.marker import named_document
-from crdtsync.errors import TooLarge
+from crdtsync.errors import CrdtSyncError, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import shown
+from crdtsync.wire.yjs.encoding import Steps, at_once
 from crdtsync.wire.yjs.validator import UpdateSummary
 
 STATE_EVERY_UPDATES = 1000
@@ -32,13 +34,25 @@ OPEN_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S = 60.0
 """How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""
 
+Beginnings = Mapping[Dot, Sequence[bytes]]
+"""The updates that new documents begin with."""
+
 
 class NotReady(Exception):  # not an error: what needs it waits
-    """This document has to be made ready for edits first: see :meth:`Documents.is_ready`."""
+    """This document has to be made ready for edits first: see :meth:`Documents.is_ready`. Or it has to be made anew
+    for a compaction: see :meth:`Documents.made_anew`.
+    """
 
-    def __init__(self, document: Dot) -> None:
+    def __init__(self, document: Dot, *, is_compaction: bool = False) -> None:
         super().__init__()
-        self.document = document
+        self._document = document
+        self._is_compaction = is_compaction
+
+    def is_over(self, documents: Documents) -> bool:
+        """Whether that has been done."""
+        if self._is_compaction:
+            return self._document not in documents.to_compact
+        return documents.is_ready(self._document)
 
 
 class Documents:
@@ -50,7 +64,7 @@ class Documents:
 
     __slots__ = (
         "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "contested", "hashes", "now_s", "opened_total", "unready", "wake",
+        "begun", "contested", "hashes", "made", "now_s", "opened_total", "to_compact", "unready", "wake",
     )  # fmt: skip
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
@@ -66,7 +80,10 @@ class Documents:
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
-        self.unready: dict[Dot, None] = {}  # of which edits wait until they are made ready
+        self.unready: dict[Dot, Beginnings] = {}  # of which edits wait until they are made ready
+        self.begun: dict[Dot, Document] = {}  # what is applied next has been taken in by these already
+        self.to_compact: dict[Dot, None] = {}  # which somebody waits for
+        self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
         self._markers: dict[bytes, tuple[int, str]] = {}
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
@@ -119,8 +136,53 @@ class Documents:
         """
         if dot not in self.unready and self.get(dot).is_ready:
             return True
-        self.unready[dot] = None
+        self.unready[dot] = {}
         return False
+
+    def prepare(self, dot: Dot) -> Steps[None]:
+        """Do, in steps, what an :attr:`unready` one waits for."""
+        beginnings = self.unready[dot]
+        if beginnings:
+            yield from self.begin(beginnings)
+        else:
+            yield from self.get(dot).make_ready()
+
+    def begin_soon(self, dot: Dot, beginnings: Beginnings) -> None:
+        """Do :meth:`begin` in the turns that follow; who waits for that waits for ``dot``."""
+        self.unready[dot] = beginnings
+        self.wake()
+
+    def begin(self, beginnings: Beginnings) -> Steps[None]:
+        """Take in, in steps, what new documents begin with, before it is applied."""
+        begun: dict[Dot, Document] = {}
+        for dot, updates in beginnings.items():
+            begun[dot] = Document(dot, self._load)
+            yield from begun[dot].begin(updates)
+        self.begun.update(begun)  # all at once, for they go with the next commit
+
+    def made_anew(self, dot: Dot) -> Forgotten:
+        """What a compaction makes of a document.
+
+        :raises NotReady: that takes a while, and is done in the turns that follow.
+        :raises CrdtSyncError: nothing.
+        """
+        if len(self.get(dot).state()) <= AT_ONCE_BYTES_MAX:
+            return at_once(self.make_anew(dot))
+        made = self.made.pop(dot, None)
+        if made is None:
+            self.to_compact[dot] = None
+            raise NotReady(dot, is_compaction=True)
+        if isinstance(made, CrdtSyncError):
+            raise made
+        return made
+
+    def make_anew(self, dot: Dot) -> Steps[Forgotten]:
+        """Find that out, in steps."""
+        return forget(self.get(dot, is_use=False).state(), EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX)
+
+    def begin_with(self, dot: Dot, made: Forgotten) -> None:
+        """A new document is made of another one, by the updates that are applied next."""
+        self.begun[dot] = made.document.named(dot, self._load)
 
     def is_dirty(self, dot: Dot) -> bool:
         """Whether it has edits that are not yet on disk."""
@@ -131,6 +193,8 @@ class Documents:
     ) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
         document = self.get(dot)
+        if dot in self.begun:
+            document = self._open[dot] = self.begun.pop(dot)
         document.apply(update, structs_max, judged)
         self._changed(dot)
         self._note_edited(dot)
@@ -172,6 +236,7 @@ class Documents:
         for dot in self._dirty:
             self._open[dot].committed()
         self._dirty.clear()
+        self.begun.clear()
         self._make_room(OPEN_DOCUMENTS_MAX)  # none could go before it was on disk
 
     # -- unloading -----------------------------------------------------------------------------------------
@@ -204,6 +269,7 @@ class Documents:
         self._edited.pop(dot, None)
         self.contested.pop(dot, None)
         self.unready.pop(dot, None)
+        self.to_compact.pop(dot, None)
 
     def _make_room(self, count_max: int) -> None:
         excess = min(len(self._open) - count_max, len(self._open) - len(self._dirty))

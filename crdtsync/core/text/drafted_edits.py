@@ -14,6 +14,7 @@ from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validat
 
 if TYPE_CHECKING:
     from crdtsync.core.text.document import Document
+    from crdtsync.core.text.forgetting import Forgotten
 
 WORK_PARTS_MAX = 2000
 """Parts that the edits of one request may come to: these are one change, which is judged and applied in one turn."""
@@ -61,13 +62,14 @@ class EditWork:
 
 
 class DraftedEdits:
-    """They are in ``updates``, in order, ``size_bytes`` together."""
+    """They are in ``updates``, in order, ``size_bytes`` together. ``begun``: of a compaction, which they are all of."""
 
-    __slots__ = ("_judged", "_outline", "_summaries", "size_bytes", "updates")
+    __slots__ = ("_judged", "_outline", "_summaries", "begun", "size_bytes", "updates")
 
     def __init__(self) -> None:
         self.updates: list[bytes] = []
         self.size_bytes = 0
+        self.begun: Forgotten | None = None
         self._outline: Outline | None = None
         self._summaries: list[UpdateSummary] = []  # of the first ones, by which the outline is advanced
         self._judged: tuple[bytes, UpdateSummary] | None = None

@@ -20,15 +20,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from crdtsync.core.text.document import MORE_THAN_TEXT
-from crdtsync.core.text.places import in_order
+from crdtsync.causality import Dot, Writer
+from crdtsync.core.text.document import MORE_THAN_TEXT, Document
 from crdtsync.core.text.yjs_library import ROOT, text_in
 from crdtsync.errors import InvalidValue
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING, Id, Steps
 from crdtsync.wire.yjs.lib0 import written_text
+from crdtsync.wire.yjs.order import Run
 from crdtsync.wire.yjs.rewriting import (
     Part,
-    Run,
     WholeText,
     units,
     written_gap,
@@ -36,12 +36,19 @@ from crdtsync.wire.yjs.rewriting import (
     written_update,
 )
 
+CHUNK_CHARS_MAX = 128 * 1024
+"""Characters of a fresh document that one operation makes."""
+
+_NAMELESS = Dot(Writer(0), 0, 0)
+
 
 class Forgotten(NamedTuple):
-    """A document made anew, by these Yjs updates; ``cut`` is how far it goes, by client."""
+    """A document made anew, by these Yjs updates, which it has begun with; ``cut`` is how far it goes, by client."""
 
     updates: list[bytes]
     cut: dict[int, int]
+    document: Document
+    bytes_before: int
 
 
 def forget(state: bytes, structs_max: int, chars_max: int) -> Steps[Forgotten]:
@@ -54,22 +61,23 @@ def forget(state: bytes, structs_max: int, chars_max: int) -> Steps[Forgotten]:
         raise InvalidValue(MORE_THAN_TEXT, path="$")
     cut = whole.ends()
     shown = yield from _shown(whole)
-    parts: list[Part] = []
-    for part in _parts(shown, cut, chars_max):
-        parts.append(part)
-        if len(parts) % STEP_STRUCTS == 0:
-            yield
-    if text_in(written_update(parts)) != text_in(state):
+    parts = yield from _parts(shown, cut, chars_max)
+    updates: list[bytes] = []
+    for chunk in _chunks(parts, structs_max, chars_max):
+        updates.append(written_update(chunk))
+        yield
+    document = Document(_NAMELESS, lambda _: (None, []))
+    yield from document.begin(updates)
+    if document.read() != (yield from text_in(state)):
         raise InvalidValue("the characters of this text stand in another order each time it is read", path="$")
-    yield
-    return Forgotten([written_update(chunk) for chunk in _chunks(parts, structs_max, chars_max)], cut)
+    return Forgotten(updates, cut, document, len(state))
 
 
 def _shown(whole: WholeText) -> Steps[list[tuple[Run, str]]]:
     """The characters that are not deleted, in the order of the text."""
-    texts = whole.characters()
+    texts = yield from whole.characters()
     found: list[tuple[Run, str]] = []
-    for number, (run, struct) in enumerate((yield from in_order(whole))):
+    for number, (run, struct) in enumerate((yield from whole.in_order())):
         if number % STEP_STRUCTS == 0:
             yield
         if struct not in texts:
@@ -83,22 +91,29 @@ def _shown(whole: WholeText) -> Steps[list[tuple[Run, str]]]:
     return found
 
 
-def _parts(shown: list[tuple[Run, str]], cut: dict[int, int], chars_max: int) -> Iterator[Part]:
+def _parts(shown: list[tuple[Run, str]], cut: dict[int, int], chars_max: int) -> Steps[list[Part]]:
     """The structs of the new document, client by client."""
-    beside = _neighbours([run for run, _ in shown])
+    beside = yield from _neighbours([run for run, _ in shown])
     texts: dict[int, list[tuple[Run, str]]] = {client: [] for client in cut}
     for run, text in shown:
         texts[run.client].append((run, text))
+    parts: list[Part] = []
+    done = 0
+    yield
     for client in sorted(cut):
         reached = 0
         for run, text in sorted(texts[client]):
             if run.clock > reached:
-                yield Part(client, reached, written_gap(run.clock - reached))
+                parts.append(Part(client, reached, written_gap(run.clock - reached)))
             origin, right = beside[run]
-            yield from _pieces(run, text, origin, right, chars_max)
+            parts += _pieces(run, text, origin, right, chars_max)
             reached = run.end
+            done += 1
+            if done % STEP_STRUCTS == 0:
+                yield
         if cut[client] > reached:
-            yield Part(client, reached, written_gap(cut[client] - reached))
+            parts.append(Part(client, reached, written_gap(cut[client] - reached)))
+    return parts
 
 
 def _pieces(run: Run, text: str, origin: Id | None, right: Id | None, chars_max: int) -> Iterator[Part]:
@@ -110,7 +125,7 @@ def _pieces(run: Run, text: str, origin: Id | None, right: Id | None, chars_max:
         origin = (run.client, clock - 1)
 
 
-def _neighbours(shown: list[Run]) -> dict[Run, tuple[Id | None, Id | None]]:
+def _neighbours(shown: list[Run]) -> Steps[dict[Run, tuple[Id | None, Id | None]]]:
     """The neighbours of each run, had they been inserted one by one, in the order of clients and clocks.
 
     They are taken out in the opposite order, and each has then those neighbours that it was inserted between.
@@ -119,7 +134,10 @@ def _neighbours(shown: list[Run]) -> dict[Run, tuple[Id | None, Id | None]]:
     after: list[Run | None] = [*shown[1:], None]
     index = {run: at for at, run in enumerate(shown)}
     found: dict[Run, tuple[Id | None, Id | None]] = {}
-    for run in sorted(shown, reverse=True):
+    yield
+    for number, run in enumerate(sorted(shown, reverse=True), 1):
+        if number % STEP_STRUCTS == 0:
+            yield
         left, right = before[index[run]], after[index[run]]
         found[run] = left and (left.client, left.end - 1), right and (right.client, right.clock)
         if left is not None:

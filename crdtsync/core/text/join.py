@@ -6,22 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot
-from crdtsync.core.text.document import CONTESTED_STEPS_MIN, EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.document import CONTESTED_STEPS_MIN, Document
 from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
-from crdtsync.core.text.forgetting import Forgotten, forget
 from crdtsync.core.text.word_merge import union, word_edits
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import check_value_size
-from crdtsync.wire.yjs.encoding import at_once
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.base import Sibling
     from crdtsync.core.replica.change_draft import Draft
-
-CHUNK_CHARS_MAX = 128 * 1024
-"""Characters of a fresh document that one operation makes."""
+    from crdtsync.core.text.forgetting import Forgotten
 
 
 class Compaction(NamedTuple):
@@ -45,15 +41,16 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
     """Begin a new document with the characters of this one, without what was deleted from it.
 
     :raises InvalidValue: it holds more than text.
+    :raises NotReady: that takes a while, and is done first.
     """
     old = current(group)
-    state = _unedited(draft, old).state()
-    return replace(draft, key, old, len(state), at_once(forget(state, EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX)))
+    _unedited(draft, old)
+    return replace(draft, key, old, draft.replica.documents.made_anew(old))
 
 
-def replace(draft: Draft, key: str, old: Dot, bytes_before: int, made: Forgotten) -> Compaction:
+def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> Compaction:
     """Put what was made of a document in its place, if it is smaller, or if the old one takes long to load."""
-    bytes_after = sum(map(len, made.updates))
+    bytes_before, bytes_after = made.bytes_before, sum(map(len, made.updates))
     if bytes_after >= bytes_before and draft.replica.documents.get(old).steps < CONTESTED_STEPS_MIN:
         return Compaction(old, bytes_before, bytes_before)
     family = family_of(draft.held(key), old)
@@ -63,6 +60,7 @@ def replace(draft: Draft, key: str, old: Dot, bytes_before: int, made: Forgotten
     held = {dot: member for dot, member in family.members.items() if draft.replica.documents.exists(dot)}
     attrs = attributes_of(with_fresh(held, fresh, made.cut)) or {}
     begin(draft, key, made.updates, [entry.dot for entry in family.entries], **attrs)
+    draft.edits_of(fresh).begun = made
     return Compaction(fresh, bytes_before, bytes_after)
 
 

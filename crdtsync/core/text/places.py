@@ -7,40 +7,14 @@ on its right are not forgotten.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Final
 
-from crdtsync.core.text.yjs_library import ROOT, text_in
-from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Id, Steps, at_once
-from crdtsync.wire.yjs.rewriting import NUMBERS, Run, WholeText, digit_of
+from crdtsync.core.text.yjs_library import ROOT
+from crdtsync.wire.yjs.encoding import Id, Steps, at_once
+from crdtsync.wire.yjs.order import Run
+from crdtsync.wire.yjs.rewriting import WholeText
 from crdtsync.wire.yjs.validator import Outline
-
-_SAME: Final = re.compile(r"(.)\1*", re.DOTALL)
-
-
-def in_order(whole: WholeText) -> Steps[list[tuple[Run, Run]]]:
-    """The characters of a document as they stand in the text, deleted ones too, and the struct that each run is of."""
-    structs = whole.plain()
-    shown = [text_in((yield from whole.numbered(0)))]
-    while NUMBERS ** len(shown) < len(structs):
-        shown.append(text_in((yield from whole.numbered(len(shown)))))
-    yield
-    bounds = sorted({match.start() for text in shown for match in _SAME.finditer(text)} | {len(shown[0])})
-    yield
-    reached = [struct.clock for struct in structs]
-    found: list[tuple[Run, Run]] = []
-    for start, end in pairwise(bounds):
-        number = sum(digit_of(text[start]) * NUMBERS**place for place, text in enumerate(shown))
-        struct = structs[number]
-        clock = reached[number]
-        reached[number] = clock + end - start
-        found.append((Run(struct.client, clock, reached[number]), struct))
-        if len(found) % STEP_STRUCTS == 0:
-            yield
-    return found
 
 
 class Places:
@@ -92,7 +66,7 @@ class Places:
 
 
 def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:
-    return (yield from in_order((yield from WholeText.read(state, ROOT))))
+    return (yield from (yield from WholeText.read(state, ROOT)).in_order())
 
 
 def _known(runs: list[tuple[Run, Run]], newer: Outline, cut: Mapping[int, int]) -> Iterator[tuple[Run, bool]]:

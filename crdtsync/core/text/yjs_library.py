@@ -11,6 +11,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from crdtsync.differences import Edit
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Steps
+from crdtsync.wire.yjs.rewriting import in_pieces
 from crdtsync.wire.yjs.validator import RootKind
 
 if TYPE_CHECKING:
@@ -70,11 +72,14 @@ def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
     return b"".join(updates) or NO_CHANGE  # one transaction makes at most one update
 
 
-def text_in(state: bytes) -> str:
+def text_in(state: bytes) -> Steps[str]:
     """The text of a whole document."""
     doc = new_doc()
-    doc.apply_update(state)
-    return str(text_of(doc))
+    with doc.transaction():  # at the end of one, the library joins what fits together, which takes long
+        for piece in (yield from in_pieces(state, STEP_STRUCTS)):
+            doc.apply_update(piece)
+            yield
+        return str(text_of(doc))
 
 
 def client_of(*parts: bytes) -> int:

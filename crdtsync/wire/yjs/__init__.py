@@ -14,6 +14,7 @@ From the bytes upwards:
 - ``state_vector``: how far a replica of a text has got
 - ``competition``: how long Yjs may take to put the items of a document in order
 - ``validator``: whether an update fits the document that it is for
+- ``order``: in which order the characters of a document stand
 - ``rewriting``: an update with other neighbours or other content; what a compaction writes
 
 For what Yjs would not have written, ``validator`` and ``state_vector`` raise ``InvalidUpdate`` of ``lib0``. The two

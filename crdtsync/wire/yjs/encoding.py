@@ -17,7 +17,7 @@ for a document is the matter of :mod:`crdtsync.wire.yjs.validator`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from crdtsync.wire.yjs.lib0 import read_blob, read_count, read_text, read_uint, refuse, skip_any, skip_json
@@ -85,6 +85,59 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
                 yield
         done += count
     return sections, at
+
+
+def causally(sections: Mapping[int, list[Struct]], known: Mapping[int, int]) -> Iterator[tuple[int, Struct]]:
+    """The structs of an update, each after what it refers to, in the order in which the Yjs library takes them: from
+    the highest client on, and of others before it no more than it waits for.
+
+    :raises InvalidUpdate: one refers to what ``known`` (by client the clock that comes next) does not have either, or
+        waits for what waits for it: pycrdt would put a gap, or a circle, aside and say nothing.
+    """
+    front = {client: structs[0].clock for client, structs in sections.items()}
+    done = dict.fromkeys(sections, 0)
+    for highest in sorted(sections, reverse=True):
+        waiting = {highest: None}  # each for the one after it
+        while waiting:
+            client = next(reversed(waiting))
+            structs = sections[client]
+            if done[client] == len(structs):
+                del waiting[client]
+                continue
+            struct = structs[done[client]]
+            missing = _missing(client, struct, known, front, sections)
+            if missing in waiting:
+                refuse(f"client {missing} waits for what waits for it", struct.at, "no circle")
+            if missing is not None:
+                waiting[missing] = None
+                continue
+            yield client, struct
+            front[client] = struct.end
+            done[client] += 1
+            if len(waiting) > 1:
+                del waiting[client]
+
+
+def _missing(
+    client: int,
+    struct: Struct,
+    known: Mapping[int, int],
+    front: Mapping[int, int],
+    sections: Mapping[int, list[Struct]],
+) -> int | None:
+    """The client of the first id that this struct needs and that comes later in this update, if any."""
+    for needed in (struct.origin, struct.right, struct.parent):
+        if needed is None or isinstance(needed, str):
+            continue
+        to_client, to_clock = needed
+        if to_client == client:
+            if to_clock >= struct.clock:
+                refuse(f"clock {struct.clock} refers to {to_clock} of its own client", struct.at, "an earlier one")
+        elif to_clock >= known.get(to_client, 0) and to_clock >= front.get(to_client, 0):
+            if to_client not in front or to_clock >= sections[to_client][-1].end:
+                refuse(f"clock {to_clock} of client {to_client} is not known", struct.at, "no gap")
+            return to_client
+    return None
 
 
 def at_once(steps: Steps[T]) -> T:

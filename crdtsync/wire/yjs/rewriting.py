@@ -22,25 +22,13 @@ from crdtsync.wire.yjs.encoding import (
     Id,
     Steps,
     Struct,
-    at_once,
+    causally,
     read_deletes,
     read_sections,
     read_sections_slowly,
 )
 from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_text, written_text, written_uint
-
-NUMBERS = 0xC000
-"""How many structs :meth:`WholeText.numbered` tells apart at a time."""
-
-_FIRST = 0x100  # from here on, so many code points are one UTF-16 code unit each
-
-
-class Run(NamedTuple):
-    """Characters of one client with clocks one after the other."""
-
-    client: int
-    clock: int
-    end: int
+from crdtsync.wire.yjs.order import Run, in_order
 
 
 class Part(NamedTuple):
@@ -74,6 +62,30 @@ def written_update(parts: Iterable[Part], deletes: bytes = b"\0") -> bytes:
         data += [written_uint(number) for number in (len(members), client, members[0].clock)]
         data += [part.data for part in members]
     return b"".join((*data, deletes))
+
+
+def in_pieces(state: bytes, structs_max: int) -> Steps[list[bytes]]:
+    """The updates of at most so many structs that make a document one after the other as ``state`` does at once."""
+    sections, deletes_at = yield from read_sections_slowly(state, CLOCK_MAX)
+    pieces: list[bytes] = []
+    of = 0
+    run: list[Struct] = []
+    for number, (client, struct) in enumerate(causally(sections, {}), 1):
+        if run and (client != of or len(run) == structs_max):
+            pieces.append(_piece(state, of, run))
+            run = []
+        of = client
+        run.append(struct)
+        if number % STEP_STRUCTS == 0:
+            yield
+    if run:
+        pieces.append(_piece(state, of, run))
+    return [*pieces, b"\0" + state[deletes_at:]]
+
+
+def _piece(state: bytes, client: int, run: list[Struct]) -> bytes:
+    head = b"".join(map(written_uint, (1, len(run), client, run[0].clock)))
+    return head + state[run[0].at : run[-1].stop] + b"\0"
 
 
 def forwarded(
@@ -177,6 +189,7 @@ class WholeText:
     def __init__(self, state: bytes, root: str, sections: dict[int, list[Struct]], deletes_at: int) -> None:
         self.state = state
         self._root = root
+        self.sections = sections
         self._structs = [(client, struct) for client, structs in sections.items() for struct in structs]
         self._deletes_at = deletes_at
 
@@ -194,47 +207,23 @@ class WholeText:
         """Whether it holds nothing but characters, beside what was deleted."""
         return all(struct.kind in (GC, DELETED) or self._is_plain(struct) for _, struct in self._structs)
 
-    def plain(self) -> list[Run]:
-        """The structs that are characters of the root, there or deleted, as far as they say themselves."""
-        return [Run(client, struct.clock, struct.end) for client, struct in self._structs if self._is_plain(struct)]
+    def in_order(self) -> Steps[list[tuple[Run, Run]]]:
+        """Its characters as they stand in the text, deleted ones too, and the struct that each run is of."""
+        return (yield from in_order(self.sections, self._root))
 
-    def numbered(self, place: int) -> Steps[bytes]:
-        """The document with nothing deleted and a digit of its struct's number (of those in :meth:`plain`) for each
-        character: the last one for ``place`` 0, to the base :data:`NUMBERS`.
-
-        Yjs alone knows in which order structs stand. So it is shown a text that tells.
-        """
-        parts: list[Part] = []
-        number = 0
-        for client, struct in self._structs:
-            data = self.state[struct.at : struct.stop]
-            if self._is_plain(struct):
-                digit = chr(_FIRST + number // NUMBERS**place % NUMBERS)
-                info = bytes((data[0] & 0xE0 | STRING,))
-                neighbours = self.state[struct.at + 1 : struct.body]
-                data = info + neighbours + written_text(digit * (struct.end - struct.clock))
-                number += 1
-            parts.append(Part(client, struct.clock, data))
-            if len(parts) % STEP_STRUCTS == 0:
+    def characters(self) -> Steps[dict[Run, str]]:
+        """What is not deleted of the structs that are characters."""
+        deletes, _ = yield from read_deletes(self.state, self._deletes_at, lambda *_: None)
+        found: dict[Run, str] = {}
+        for number, (client, struct) in enumerate(self._structs, 1):
+            if struct.kind == STRING and self._is_plain(struct) and not _overlaps(struct, deletes.get(client, [])):
+                found[Run(client, struct.clock, struct.end)] = read_text(self.state, struct.body)[0]
+            if number % STEP_STRUCTS == 0:
                 yield
-        return written_update(parts)
-
-    def characters(self) -> dict[Run, str]:
-        """What is not deleted of the structs in :meth:`plain`."""
-        deletes, _ = at_once(read_deletes(self.state, self._deletes_at, lambda *_: None))
-        return {
-            Run(client, struct.clock, struct.end): read_text(self.state, struct.body)[0]
-            for client, struct in self._structs
-            if struct.kind == STRING and self._is_plain(struct) and not _overlaps(struct, deletes.get(client, []))
-        }
+        return found
 
     def _is_plain(self, struct: Struct) -> bool:
         return struct.kind in (STRING, DELETED) and not struct.keyed and struct.parent in (None, self._root)
-
-
-def digit_of(character: str) -> int:
-    """Which digit a character of a numbered document is."""
-    return ord(character) - _FIRST
 
 
 def _overlaps(struct: Struct, ranges: list[tuple[int, int]]) -> bool:

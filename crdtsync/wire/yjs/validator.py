@@ -20,7 +20,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Final, Literal
 
 from crdtsync.wire.yjs.competition import CLOCK_BITS, Competition, Placed, code
@@ -42,6 +41,7 @@ from crdtsync.wire.yjs.encoding import (
     Steps,
     Struct,
     at_once,
+    causally,
     read_deletes,
     read_sections,
     read_sections_slowly,
@@ -260,53 +260,19 @@ class _Judge:
         self.ranges: dict[int, tuple[int, int]] = {}
 
     def integrate(self, sections: dict[int, list[Struct]]) -> Steps[None]:
-        """Each struct after what it refers to; pycrdt would put a gap, or a circle, aside and say nothing."""
-        front = self.front
+        """Each struct after what it refers to."""
         for client, structs in sections.items():
-            clock = front[client] = structs[0].clock
+            clock = self.front[client] = structs[0].clock
             self.ranges[client] = clock, structs[-1].end
             if clock > self.known.get(client, 0):
                 refuse(
                     f"client {client} starts at clock {clock}", structs[0].at, f"{self.known.get(client, 0)} at most"
                 )
-        done = dict.fromkeys(sections, 0)
-        blocked: dict[int, list[Id]] = {client: [] for client in sections}  # by whom they wait for: (clock, who waits)
-        ready = list(sections)
-        integrated = 0
-        while ready:
-            client = ready.pop()
-            for struct in sections[client][done[client] :]:
-                missing = self._missing(client, struct, front)
-                if missing is not None:
-                    heappush(blocked[missing[0]], (missing[1], client))
-                    break
-                self._integrate(client, struct)
-                front[client] = struct.end
-                done[client] += 1
-                integrated += 1
-                if integrated % STEP_STRUCTS == 0:
-                    yield
-            waiting = blocked[client]
-            while waiting and waiting[0][0] < front[client]:
-                ready.append(heappop(waiting)[1])
-        for client, structs in sections.items():
-            if done[client] < len(structs):
-                refuse(f"client {client} waits for what waits for it", structs[done[client]].at, "no circle")
-
-    def _missing(self, client: int, struct: Struct, front: dict[int, int]) -> Id | None:
-        """The first id that this struct needs and that comes later in this update, if any."""
-        for needed in (struct.origin, struct.right, struct.parent):
-            if needed is None or isinstance(needed, str):
-                continue
-            to_client, to_clock = needed
-            if to_client == client:
-                if to_clock >= struct.clock:
-                    refuse(f"clock {struct.clock} refers to {to_clock} of its own client", struct.at, "an earlier one")
-            elif to_clock >= self.known.get(to_client, 0) and to_clock >= front.get(to_client, 0):
-                if to_client not in front or to_clock >= self.ranges[to_client][1]:
-                    refuse(f"clock {to_clock} of client {to_client} is not known", struct.at, "no gap")
-                return needed
-        return None
+        for number, (client, struct) in enumerate(causally(sections, self.known), 1):
+            self._integrate(client, struct)
+            self.front[client] = struct.end
+            if number % STEP_STRUCTS == 0:
+                yield
 
     def _integrate(self, client: int, struct: Struct) -> None:
         clock, end, kind, _, _, _, _, detail, at, _, _ = struct

@@ -16,6 +16,7 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.messages import FEATURES
+from crdtsync.wire.yjs.encoding import at_once
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
@@ -334,13 +335,13 @@ def test_a_text_that_reads_otherwise_each_time_it_is_loaded_is_not_united() -> N
         "030100040104746578740161840100026263840102016400"
     )
     document = Dot(Writer(1), 1, 0)
-    texts = [text_in(state)]
+    texts = [at_once(text_in(state))]
     for _ in range(4):
         state = held_elsewhere(document, state).state()
-        texts.append(text_in(state))
+        texts.append(at_once(text_in(state)))
     assert len({*texts}) > 1
     found = united(document, state, state)
-    assert found is None or text_in(found.state()) == found.read()
+    assert found is None or at_once(text_in(found.state())) == found.read()
 
 
 def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet) -> None:

@@ -11,6 +11,7 @@ from crdtsync.core.text import document as module
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS
+from crdtsync.wire.yjs.lib0 import written_uint
 from crdtsync.wire.yjs.validator import InvalidUpdate
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
@@ -139,3 +140,94 @@ def test_what_is_made_ready_in_steps_is_what_is_made_at_once(unread: Host) -> No
     assert len([*held.make_ready()]) > ITEMS // STEP_STRUCTS
     anew = module.Document(document, lambda _: (held.state(), []))
     assert held.outline() == anew.outline()
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+def make_bulky_text(agent: Agent) -> None:
+    """A long text of which most is deleted, every other character being left."""
+    document = make_long_text(agent)
+    ranges = b"".join(written_uint(clock) + b"\1" for clock in range(0, ITEMS, 2))
+    agent.do_slowly("text_apply", key="t", document=document, update=b"\0\1\5" + written_uint(ITEMS // 2) + ranges)
+
+
+def turns_until(machine: Host, request: int, agent: Agent) -> int:
+    for turns in range(1000):
+        if request in agent.replies:
+            return turns
+        machine.turn()
+    raise AssertionError("no reply")
+
+
+def test_a_long_text_is_compacted_while_others_are_served(node: Host) -> None:
+    agent, other = node.agent(), node.agent("other")
+    make_bulky_text(agent)
+    request = agent.write("text_compact", key="t")
+    other.set("key", 1)
+    (edit,) = edits_of(agent, 1)
+    other.do_slowly("text_apply", key="t", update=edit)
+    assert request not in agent.replies
+    assert turns_until(node, request, agent) > ITEMS // STEP_STRUCTS
+    assert agent.result(request)["bytes_after"] < agent.result(request)["bytes_before"]
+    assert texts_of(node) == ["a" * (ITEMS // 2) + " 0"]
+    assert not node.replica.documents.made
+    assert not node.replica.documents.begun
+
+
+def test_two_who_want_a_text_compacted_both_have_their_answer(node: Host) -> None:
+    agent, other = node.agent(), node.agent("other")
+    make_bulky_text(agent)
+    requests = [(each, each.write("text_compact", key="t")) for each in (agent, other)]
+    for each, request in requests:
+        turns_until(node, request, each)
+    documents = [each.result(request)["document"] for each, request in requests]
+    assert documents[-1] == agent.ask("text_read", key="t")["document"]
+    assert texts_of(node) == ["a" * (ITEMS // 2)]
+
+
+def test_a_long_text_that_cannot_be_compacted_says_why(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = node.agent()
+    make_bulky_text(agent)
+    monkeypatch.setattr("crdtsync.wire.yjs.rewriting.WholeText.is_only_text", lambda _: False)
+    with pytest.raises(Refusal, match="more than characters"):
+        agent.do_slowly("text_compact", key="t")
+    assert texts_of(node) == ["a" * (ITEMS // 2)]
+
+
+def test_a_host_without_texts_takes_in_one_that_begins_with_much(pair: Fleet) -> None:
+    words = "word " * 3000
+    doc: Doc[Any] = Doc()
+    text = doc.get("text", type=Text)
+    updates = []
+    for _ in range(3):
+        before = doc.get_state()
+        text += words
+        updates.append(doc.get_update(before))
+    ops = [["text_apply", {"key": "t", "update": update}] for update in updates]
+    pair["a"].agent().do("batch", ops=ops)
+    pair.sync()
+    assert texts_of(pair["b"]) == [words * 3]
+
+
+def test_each_host_takes_a_compacted_text_in_over_several_turns(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.document_cache.EDIT_STRUCTS_MAX", STEP_STRUCTS // 2)
+    monkeypatch.setattr("crdtsync.core.text.apply_edits.AT_ONCE_BYTES_MAX", 1000)
+    a, b = pair["a"], pair["b"]
+    agent = a.agent()
+    make_bulky_text(agent)
+    pair.sync()
+    agent.do_slowly("text_compact", key="t")
+    for update in edits_of(agent, 3):
+        agent.do_slowly("text_apply", key="t", update=update)
+    (wire,) = pair.wires
+    wire.deliver(b)
+    turns = 0
+    while len(b.replica.gate):
+        b.turn()
+        turns += 1
+    assert turns >= ITEMS // STEP_STRUCTS
+    pair.sync()
+    assert texts_of(b) == texts_of(a) == ["a" * (ITEMS // 2) + " 0 1 2"]
+    assert b.replica.documents.begun == {}
+    assert b.alarms == set()

@@ -158,7 +158,7 @@ def test_a_text_too_long_for_a_frame_breaks_no_mirror_and_no_watch(node: Host, m
     assert refused.value.code == "too_large"
     with pytest.raises(Refusal, match=r"the text 't' takes 8,800,\d+ bytes .* compact it"):
         Editor(node).read()
-    ann.do("text_compact", key="t")
+    ann.do_slowly("text_compact", key="t")
     ann.do("delete", key="t")
     ann.set("t", "short")
     assert copy.state["t"] == "short"

@@ -19,7 +19,8 @@ from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_dot
-from crdtsync.wire.yjs.validator import Outline, UpdateSummary, validate_update
+from crdtsync.wire.yjs.encoding import Steps
+from crdtsync.wire.yjs.validator import Outline, UpdateSummary, validate_slowly
 from tests.fleet.agent import Refusal
 from tests.fleet.clock import START_MS
 from tests.fleet.editor import Editor, texts_of
@@ -299,7 +300,7 @@ def test_a_compact_text_stays_as_it_is(node: Host) -> None:
 
 
 def test_a_long_text_is_compacted_in_parts(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtsync.core.text.join.CHUNK_CHARS_MAX", 10)
+    monkeypatch.setattr("crdtsync.core.text.document_cache.CHUNK_CHARS_MAX", 10)
     editor = Editor(node)
     editor.append("0123456789" * 20)
     bloat(editor)
@@ -328,12 +329,12 @@ def test_a_text_with_formats_is_not_compacted(node: Host) -> None:
     doc.get("text", type=Text).insert(0, "bold", {"bold": True})
     session.do("text_apply", key="t", update=doc.get_update())
     with pytest.raises(Refusal, match="more than characters"):
-        session.do("text_compact", key="t")
+        session.do_slowly("text_compact", key="t")
 
 
 def test_compacting_nothing_is_refused(node: Host) -> None:
     with pytest.raises(Refusal, match="there is no text"):
-        node.agent().do("text_compact", key="t")
+        node.agent().do_slowly("text_compact", key="t")
 
 
 def test_an_agent_that_has_not_heard_of_it_goes_on_editing(node: Host) -> None:
@@ -606,12 +607,12 @@ def test_each_edit_of_a_batch_is_judged_once(node: Host, monkeypatch: pytest.Mon
     updates = [update for n in range(9) for update in editor.replica.edit([(n, n, str(n))])]
     judged: list[bytes] = []
 
-    def judge(update: bytes, known: Outline, **bounds: Any) -> UpdateSummary:
+    def judge(update: bytes, known: Outline, **bounds: Any) -> Steps[UpdateSummary]:
         judged.append(update)
-        return validate_update(update, known, **bounds)
+        return validate_slowly(update, known, **bounds)
 
-    for module in ("document", "drafted_edits"):
-        monkeypatch.setattr(f"crdtsync.core.text.{module}.validate_update", judge)
+    for module in ("core.text.document", "wire.yjs.validator"):
+        monkeypatch.setattr(f"crdtsync.{module}.validate_slowly", judge)
     session = node.agent()
     for key in "tu":
         session.do("text_apply", key=key, update=updates[0])
