@@ -281,6 +281,14 @@ def test_a_write_that_stands_and_waits_for_other_nodes_is_not_said_to_be_undone(
     assert ann.get("log") == [1]
 
 
+def test_a_plain_set_may_have_no_more_lists_than_any_value(node):
+    ann = node.agent("ann")
+    ann.set("k", [])
+    with pytest.raises(Refusal, match="65,536 lists and maps"):
+        ann.set("k", [[]] * 65_536)
+    ann.set("k", [[]] * 65_535)
+
+
 def test_a_read_only_node_refuses_writes_and_reads_on(node):
     ann = node.agent("ann")
     ann.set("k", 1)
