@@ -15,6 +15,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "as_of": dict.fromkeys(
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
+    "bind_in_set": {"set": frozenset({"bind"})},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"})},

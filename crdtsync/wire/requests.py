@@ -128,7 +128,7 @@ REQUESTS: Mapping[str, Request] = {
     "checkpoints": _read("name", On.SOME, since="checkpoints"),
     "purges": _read("pattern", On.SOME, since="purge"),
     # writes
-    "set": _write("key value ttl confidence meta seen strict"),
+    "set": _write("key value ttl confidence meta seen strict bind"),
     "delete": _write("key seen strict"),
     "touch": _write("key ttl seen", since="touch"),
     "blob_write": _write("key upload part value", since="blobs"),

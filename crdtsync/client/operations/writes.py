@@ -40,9 +40,12 @@ def set_value(
     seen: Seen = ...,
     confidence: float | None = None,
     meta: dict[str, Any] | None = None,
+    bind: bool = False,
 ) -> Write[Written]:
     """Write a register."""
     arguments: Arguments = {"key": key, "value": encode(value)}
+    if bind:
+        arguments["bind"] = True
     add_options(arguments, ttl, confidence, meta)
     informed, waits = context.add_context(arguments, key, if_version, if_absent, seen)
 

@@ -39,6 +39,13 @@ class Written(str):
         return self._reply.get("version")
 
     @property
+    def clock(self) -> int:
+        """For a ``set`` with ``bind``: the hybrid time of the space, a whole number; what anybody writes after having
+        seen this has a higher one.
+        """
+        return int(self._reply.get("clock") or 0)
+
+    @property
     def siblings(self) -> int:
         """How many other entries of the key live on beside it."""
         return int(self._reply.get("siblings") or 0)

@@ -9,10 +9,11 @@ A daemon that stops deletes nothing: its agents attach again, and bind their key
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from crdtsync.core.agents.space_requests import writable
+from crdtsync.core.crdt.read_context import covered
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.errors import QuotaExceeded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.desk import Desk
     from crdtsync.core.kinds.arguments import Arguments
+    from crdtsync.core.replica.replica import Replica
 
 BOUND_KEYS_MAX = 1000
 """Of one connection: they go with one change a space."""
@@ -44,28 +46,62 @@ class BoundKeys:
         ones, as good as always.
         """
         replica = writable(self._desk.replica_of(agent, args))
-        place = (replica.name, check_key(args.get("key")))
-        replica.clock.last += 1 + crc32(self._desk.identity.node.encode()) % STEP_MAX
-        result: dict[str, object] = {"clock": replica.clock.last}
-        version = args.get("version")
-        bound = self._by_conn.setdefault(agent.conn, {})
+        key, version = check_key(args.get("key")), args.get("version")
+        result: dict[str, object] = {"clock": self.clock(replica)}
         if version is None:
-            bound.pop(place, None)
+            self._by_conn.get(agent.conn, {}).pop((replica.name, key), None)
             return result
         decode_version(version)
-        if place not in bound and len(bound) >= BOUND_KEYS_MAX:
-            raise QuotaExceeded(f"this connection has {BOUND_KEYS_MAX:,} keys bound to it already: release some first")
-        bound[place] = str(version)
+        self.check(agent, replica.name, key)
+        self.keep(agent, replica.name, key, str(version))
         return result
 
-    def wrote(self, agent: Agent, space: str, key: object, version: str | None) -> None:
-        """An agent has written to a key, and so has this ``version`` of it, or None: has deleted it."""
+    def clock(self, replica: Replica) -> int:
+        """A time for who binds a key; see :meth:`bind`."""
+        replica.clock.last += 1 + crc32(self._desk.identity.node.encode()) % STEP_MAX
+        return replica.clock.last
+
+    def timed(self, replica: Replica | None, args: Arguments, result: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a write; if it binds its key, with a time behind all that has come until now."""
+        if replica is None or not args.get("bind") or "version" not in result:
+            return result
+        return {**result, "clock": self.clock(replica)}
+
+    def check(self, agent: Agent, space: str, key: object) -> None:
+        """Refuse to bind one key more than a connection may have.
+
+        :raises QuotaExceeded: it would.
+        """
+        bound = self._by_conn.get(agent.conn, {})
+        if (space, key) not in bound and len(bound) >= BOUND_KEYS_MAX:
+            raise QuotaExceeded(f"this connection has {BOUND_KEYS_MAX:,} keys bound to it already: release some first")
+
+    def keep(self, agent: Agent, space: str, key: str, version: str) -> None:
+        """Bind a key."""
+        self._by_conn.setdefault(agent.conn, {})[space, key] = version
+
+    def wrote(self, agent: Agent, space: str, key: object, version: str) -> None:
+        """An agent has set a key, and so has this ``version`` of it."""
         bound = self._by_conn.get(agent.conn)
         if bound and (space, key) in bound:
-            if version is None:
-                del bound[space, str(key)]
-            else:
-                bound[space, str(key)] = version
+            bound[space, str(key)] = version
+
+    def did(self, agent: Agent, replica: Replica, name: str, args: Arguments, result: dict[str, Any]) -> None:
+        """An agent has done a write. If nothing is left of what was bound of a key, nothing is any more."""
+        if name == "set" and args.get("bind"):
+            self.keep(agent, replica.name, args["key"], result["version"])
+        bound = self._by_conn.get(agent.conn)
+        if not bound:
+            return
+        if name == "batch":
+            for (part, arguments), told in zip(args["ops"], result["results"], strict=True):
+                self.did(agent, replica, part, {**arguments, "bind": False}, told)
+        elif name == "set":
+            self.wrote(agent, replica.name, args["key"], result["version"])
+        elif name == "delete" and (replica.name, args["key"]) in bound:
+            place = replica.name, args["key"]
+            if not covered(replica.entries.held(args["key"]), decode_version(bound[place]), others=True):
+                del bound[place]
 
     def move(self, conn: int, to: int) -> None:
         """The same client has attached again."""

@@ -369,11 +369,15 @@ class Desk:
             if not concern.is_met(held):
                 self.host.sync.mesh.ask(needed, self.host.now_s)
                 return None
-            done = Done({**result, "nodes": len(held)})
+
+            def done() -> Done:
+                replica = self.host.replicas.get(next(iter(needed), ""))
+                return Done(self.bound.timed(replica, args, {**result, "nodes": len(held)}))
+
             theirs = concern.held_there()
             if all(covers(self.host.replicas[space].vector, vector) for space, vector in theirs.items()):
-                return done
-            late = self.park(agent, request, end_s, theirs, lambda: done, lambda: concern.unmet(token, written))
+                return done()
+            late = self.park(agent, request, end_s, theirs, done, lambda: concern.unmet(token, written))
             late.stands = wait.stands
             if not late.stands:
                 self._held_now.append(late)

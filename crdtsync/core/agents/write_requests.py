@@ -21,7 +21,7 @@ from crdtsync.core.waiting.wait_queue import LATER, Done, too_many_waits
 from crdtsync.core.waiting.write_concern import check_possible, is_alone
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, Timeout
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import check_agent_name
+from crdtsync.wire.limits import check_agent_name, check_key
 from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import decode_token, encode_token
 
@@ -50,6 +50,7 @@ class WriteRequests:
             result = self._outcomes.earlier(agent.client, number)
             if result is not None:
                 stands = self._outcomes.is_committed(agent.client, number)
+                self._desk.bound.did(agent, replica, name, args, result)
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)
@@ -136,6 +137,8 @@ class WriteRequests:
         number: int,
         past: Past | None = None,
     ) -> dict[str, Any]:
+        if name == "set" and args.get("bind"):
+            self._desk.bound.check(agent, replica.name, check_key(args.get("key")))
         draft = Draft(replica, self._host.now_ms, replica.node_of)
         draft.past = past
         if name not in ("restore", "bring_back"):
@@ -157,8 +160,7 @@ class WriteRequests:
         else:
             point = replica.vector
         result["token"] = encode_token([(replica.name, replica.epoch, point)])
-        if name in ("set", "delete"):
-            self._desk.bound.wrote(agent, replica.name, args["key"], result["version"] if name == "set" else None)
+        self._desk.bound.did(agent, replica, name, args, result)
         self._host.outcome(self._outcomes.remember(agent.client, number, result, pack(result), self._host.now_ms))
         return result
 
@@ -173,7 +175,7 @@ class WriteRequests:
     ) -> object:
         """Reply now, or, with a write concern, when enough nodes hold the write."""
         if is_alone(args.get("w")):
-            self._desk.answer(agent.conn, request, result, stands)
+            self._desk.answer(agent.conn, request, self._desk.bound.timed(replica, args, result), stands)
             return LATER
         token = result["token"]
         return self._desk.held(

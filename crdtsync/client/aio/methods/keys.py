@@ -250,6 +250,7 @@ class AsyncKeyMethods(AsyncMethods):
         seen: Seen = ...,
         confidence: float | None = None,
         meta: dict[str, Any] | None = None,
+        bind: bool = False,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Written:
@@ -267,6 +268,7 @@ class AsyncKeyMethods(AsyncMethods):
         :param if_absent: write only if the key is absent on this node.
         :param confidence: how sure the author is, 0 to 1.
         :param meta: anything to keep beside the value.
+        :param bind: let the value go with this client's connection, as :meth:`bind` does, and tell ``clock``.
         :raises VersionMismatch: the condition is false; ``current`` is what the key holds, and counts as read.
         :raises InvalidValue: the value cannot be stored exactly; ``path`` says where.
         :raises OutcomeUnknown: the connection broke, and nobody can tell whether it is done.
@@ -281,6 +283,7 @@ class AsyncKeyMethods(AsyncMethods):
             seen=seen,
             confidence=confidence,
             meta=meta,
+            bind=bind,
         )
         return await self._write(write, w, timeout)
 

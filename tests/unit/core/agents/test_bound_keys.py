@@ -6,6 +6,7 @@ import pytest
 
 from crdtsync.core.agents import bound_keys
 from crdtsync.core.interface import AgentClosed
+from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import decode_version
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import fleet_of
@@ -59,6 +60,55 @@ def test_what_the_agent_writes_itself_later_goes_too(node):
     ann.close()
     node.turn()
     assert (bob.get("k"), bob.get("other"), bob.get("m")) == (None, 1, 2)
+
+
+def test_a_set_binds_its_key_and_tells_a_time_behind_all_that_was_there(node):
+    ann = node.agent("ann")
+    told = ann.set("k", 1, bind=True, if_absent=True)
+    later = decode_version(ann.set("other", 1)["version"]).hlc
+    assert decode_version(told["version"]).hlc < told["clock"] < later
+    ann.set("m", 1)
+    ann.close()
+    node.turn()
+    bob = node.agent("bob")
+    assert (bob.get("k"), bob.get("m")) == (None, 1)
+
+
+def test_a_set_that_waits_for_others_tells_a_time_behind_what_they_had(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    theirs = bob.set("other", 1)["version"]
+    request = ann.write("set", key="k", value=pack(1), bind=True, w="reached", timeout=1000)
+    pair.sync()
+    told = ann.result(request)
+    assert told["nodes"] == 2
+    assert told["clock"] > decode_version(theirs).hlc
+    ann.close()
+    pair.sync()
+    assert bob.get("k") is None
+
+
+def test_what_a_batch_writes_to_a_bound_key_goes_too(node):
+    ann = node.agent("ann")
+    first = ann.set("k", 1)["version"]
+    ann.ask("bind", key="k", version=first)
+    ann.ask("bind", key="m", version=ann.set("m", 1)["version"])
+    ann.do("batch", ops=[["set", {"key": "k", "value": pack(2), "seen": first}], ["delete", {"key": "m"}]])
+    ann.set("m", 2)
+    ann.close()
+    node.turn()
+    bob = node.agent("bob")
+    assert (bob.get("k"), bob.get("m")) == (None, 2)
+
+
+def test_a_deletion_of_what_was_there_before_leaves_the_key_bound(node):
+    ann = node.agent("ann")
+    first = ann.set("k", 1)["version"]
+    ann.ask("bind", key="k", version=ann.set("k", 2, seen=first)["version"])
+    assert not ann.delete("k", seen=first)["existed"]
+    assert ann.get("k") == 2
+    ann.close()
+    node.turn()
+    assert node.agent("bob").get("k") is None
 
 
 def test_it_stays_when_the_node_stops_and_when_the_same_client_attaches_again(node):
