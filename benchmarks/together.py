@@ -65,7 +65,8 @@ async def of_tasks(here: AsyncClient, there: AsyncClient, rounds: int) -> list[F
             await here.put_task(f"tasks/{number}", number)
             while True:
                 event = await told.next(timeout=60)
-                if event and isinstance(event.value, dict) and event.value.get("state") == "done":
+                parts = (event.events or [event]) if event else []
+                if any(isinstance(part.value, dict) and part.value.get("state") == "done" for part in parts):
                     return
 
         async def tell(number: int) -> None:

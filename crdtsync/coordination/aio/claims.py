@@ -39,6 +39,8 @@ from crdtsync.errors import (
 if TYPE_CHECKING:
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.aio.watch import AsyncWatch
+    from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.values.write_result import Written
 
 ANSWER_S = 2.0
 """How long other hosts may take to answer an ask. Who takes longer is left out, as one that is cut off."""
@@ -80,6 +82,8 @@ class AsyncLease:
         self.fence = 0
         self.is_confirmed = True
         self.agent = self.node = ""
+        self.beside: Callable[[Batch], None] | None = None
+        """Records what is written in the one change that makes the claim held, if that can be; for workers."""
         self._state = state.session()
         self._path = path_of(key)
         self._wait_s = float("inf") if wait is True else float(wait)
@@ -149,14 +153,30 @@ class AsyncLease:
 
     async def release(self) -> bool:
         """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
+        was_held = await self._stop()
+        with suppress(DaemonUnavailable):  # then the claim ends as the connection has
+            await self._withdraw()
+        return was_held
+
+    async def release_with(self, write: Callable[[Batch], None]) -> None:
+        """Give the key back, and do in the same change what ``write`` records; if that is refused, nothing is done, and
+        only :meth:`release` is left.
+        """
+        await self._stop()
+        async with self._state.batch() as batch:
+            write(batch)
+            if self._version is not None:
+                batch.delete(self._path, seen=self._version)
+        self._version = None
+
+    async def _stop(self) -> bool:
+        """Renew it no more; whether it was held."""
         was_held = self.is_held
         self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
         self._ended.set()
         if self._events is not None:
             self._events.close()
         await self._keeper.join()
-        with suppress(DaemonUnavailable):  # then the claim ends as the connection has
-            await self._withdraw()
         return was_held
 
     async def _take(self) -> Self:
@@ -197,8 +217,8 @@ class AsyncLease:
     async def _ask_all(self, **over: Any) -> None:
         """Write the ask, until all hosts that can be reached have it, and this one has what they had."""
         try:
-            await self._write(ASK, **over, w="reached", timeout=ANSWER_S)
-            self.is_confirmed = True
+            asked = await self._write(ASK, **over, bind=self._keep, w="reached", timeout=ANSWER_S)
+            self.is_confirmed, self.fence = True, asked.clock
         except Timeout as late:
             if late.written is None:  # it may or may not be there; then it is soon over
                 raise
@@ -206,23 +226,46 @@ class AsyncLease:
 
     async def _hold(self) -> None:
         """Write that it is held, unless another claim comes before this one."""
-        self.fence = await self._state.bind(self._path, self._version if self._keep else None)
+        if not self.fence:
+            await self._bind()
         try:
-            await self._write(HELD, if_version=self._version)
+            await self._write_held(if_version=self._version)
         except VersionMismatch as mismatch:
+            if mismatch.details.get("key") != self._path:  # what was to be written beside it is refused
+                raise
             others = self._before(claims_in(mismatch.current))
             if others:
                 raise refusal(self.key, others) from None
-            self.fence = await self._state.bind(self._path, self._version if self._keep else None)
-            await self._write(HELD, seen=mismatch.current.version)  # the asks of others end: their fences may be older
+            await self._bind()
+            await self._write_held(seen=mismatch.current.version)  # the asks of others end: their fences may be older
 
-    async def _write(self, what: str, **over: Any) -> None:
+    async def _bind(self) -> None:
+        """Let the claim go with the connection, if it is to be kept, and get the fence."""
+        self.fence = await self._state.bind(self._path, self._version if self._keep else None)
+
+    async def _write(self, what: str, **over: Any) -> Written:
         """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes
-        it may be killed before it is bound to a connection.
+        it may stop before it is held.
         """
-        value = record(what, self._id, min(self.ttl, ASKED_S) if what == ASK else self.ttl, self.fence)
-        kept = kept_s(self.ttl) if self._keep else self.ttl
-        self._version = (await self._state.set(self._path, value, ttl=kept, **over)).version
+        written = await self._state.set(self._path, self._record(what), ttl=self._kept_s, **over)
+        self._version = written.version
+        return written
+
+    async def _write_held(self, **over: Any) -> None:
+        if self.beside is None:
+            await self._write(HELD, **over)
+            return
+        async with self._state.batch() as batch:
+            batch.set(self._path, self._record(HELD), ttl=self._kept_s, **over)
+            self.beside(batch)
+        self._version = batch.results[0].version
+
+    def _record(self, what: str) -> dict[str, Any]:
+        return record(what, self._id, min(self.ttl, ASKED_S) if what == ASK else self.ttl, self.fence)
+
+    @property
+    def _kept_s(self) -> float:
+        return kept_s(self.ttl) if self._keep else self.ttl
 
     def _before(self, claims: list[Claim]) -> list[Claim]:
         """The claims of others that come before this one; all of them if its own is gone."""
@@ -282,9 +325,8 @@ class AsyncLease:
                 return False
             others = [claim for claim in claims_in(entry) if claim.id != self._id]
             stands = self._patience.standing(others, time.monotonic())
-            await self._write(HELD, if_version=entry.version, seen=self._version if stands else entry.version)
-            if self._keep:
-                await self._state.bind(self._path, self._version)  # the daemon may be another one than before
+            seen = self._version if stands else entry.version
+            await self._write(HELD, if_version=entry.version, seen=seen, bind=self._keep)  # to the daemon of now
         except (VersionMismatch, Timeout, DaemonUnavailable):
             return False
         self._until_s = sent_s + self.ttl

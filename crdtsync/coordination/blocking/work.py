@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from crdtsync.errors import ClaimHeld, InvalidRequest, InvalidValue, TooLarge, V
 if TYPE_CHECKING:
     from crdtsync.client import Mirror
     from crdtsync.client.blocking.client import Session
+    from crdtsync.client.operations.batch import Batch
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.write_result import Written
 
@@ -112,7 +112,7 @@ class Worker:
                 self._look(tasks, claims)
                 key = self._board.pick(*_now(), self._random)
                 if key is not None:
-                    self._attempt(key)
+                    self._attempt(key, tasks.entry(key))
                     continue
                 is_waiting = self._look_elsewhere()
                 due_s = self._board.due_in_s(*_now())
@@ -148,67 +148,65 @@ class Worker:
         self._board.is_done_elsewhere = {key: task is not None and task.state == DONE for key, task in found.items()}
         return bool(keys)
 
-    def _attempt(self, key: str) -> None:
+    def _attempt(self, key: str, entry: Entry | None) -> None:
+        """Do a task, if it is still as it was seen: it begins in the change that makes its claim held."""
+        task = task_in(entry)
+        self._board.put(key, task)
+        if entry is None or entry.version is None or task is None or task.is_over or task.not_before_ms > _now()[0]:
+            return
         lease = Lease(self._state, key, self._ttl, False, True, None, self._patience)
+        begun: list[tuple[dict[str, Any], Batch]] = []
+
+        def begin(batch: Batch) -> None:
+            value = self._begun(task, lease.fence)
+            batch.set(key, value, if_version=entry.version, ttl=KEPT_S if value["state"] == FAILED else None)
+            begun[:] = [(value, batch)]
+
+        lease.beside = begin
         try:
             lease.acquire()
         except ClaimHeld:
             woken(self._wake, self._random.uniform(0, LOST_RACE_S))
             return
+        except VersionMismatch as mismatch:
+            self._board.put(key, task_in(mismatch.current))
+            return
+        value, batch = begun[0]
         try:
-            begun = self._begin(key, lease)
-            if begun is not None:
-                self._do(*begun, lease)
+            if value["state"] == CLAIMED:
+                self._do(Task(key, **(value | {"after": task.after})), batch.results[1].version, lease)
         finally:
             lease.release()
 
-    def _begin(self, key: str, lease: Lease) -> tuple[Task, str] | None:
-        """Write down that it is under way; the task and the version of that. None: it is not to be done."""
-        entry = self._state.entry(key)
-        task = task_in(entry)
-        self._board.put(key, task)
-        if entry is None or entry.version is None or task is None or task.is_over or task.not_before_ms > _now()[0]:
-            return None
+    def _begun(self, task: Task, fence: int) -> dict[str, Any]:
+        """A task that is under way now, or has failed since its workers do not come back."""
         vanished = task.vanished + (task.state == CLAIMED)
         if vanished > VANISHED_MAX:
             error = f"its worker vanished {vanished} times, {task.worker} last"
-            with suppress(VersionMismatch):
-                self._state.set(
-                    key, task.record(state=FAILED, error=error, vanished=vanished), if_version=entry.version, ttl=KEPT_S
-                )
-            return None
-        worker = f"{lease.agent} on {lease.node}"
-        value = task.record(
-            state=CLAIMED, attempts=task.attempts + 1, vanished=vanished, worker=worker, fence=lease.fence
-        )
-        try:
-            written = self._state.set(key, value, if_version=entry.version)
-        except VersionMismatch:
-            return None
-        assert written.version is not None
-        return Task(key, **(value | {"after": task.after})), written.version
+            return task.record(state=FAILED, error=error, vanished=vanished)
+        worker = f"{self._state.agent} on {self._state.node}"
+        return task.record(state=CLAIMED, attempts=task.attempts + 1, vanished=vanished, worker=worker, fence=fence)
 
     def _do(self, task: Task, version: str, lease: Lease) -> None:
         try:
             result = call(self._handler, Job(task, task.attempts, lease))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
-            self._end(task, version, _failure(task, error))
+            self._end(task, version, _failure(task, error), lease)
             return
         try:
-            self._end(task, version, task.record(state=DONE, result=result, error=""))
+            self._end(task, version, task.record(state=DONE, result=result, error=""), lease)
         except (InvalidValue, TooLarge) as error:
-            self._end(task, version, _failure(task, error))
+            self._end(task, version, _failure(task, error), lease)
 
-    def _end(self, task: Task, version: str, value: dict[str, Any]) -> None:
+    def _end(self, task: Task, version: str, value: dict[str, Any], lease: Lease) -> None:
         """Store how it went, unless somebody else has taken the task up since: then theirs counts."""
-        over = value["state"] in (DONE, FAILED)
-        options: dict[str, Any] = {"ttl": KEPT_S} if over else {}
+        ttl = KEPT_S if value["state"] in (DONE, FAILED) else None
         try:
-            self._state.set(task.key, value, if_version=version, **options)
+            lease.release_with(lambda batch: batch.set(task.key, value, if_version=version, ttl=ttl))
         except VersionMismatch as mismatch:
             if value["state"] != DONE or not _is_there(task, mismatch.current):
                 return
-            self._state.set(task.key, value, seen=version, **options)
+            lease.release_with(lambda batch: batch.set(task.key, value, seen=version, ttl=ttl))
         self._board.put(task.key, Task(task.key, **(value | {"after": task.after})))
         self.done += value["state"] == DONE
         self.failed += value["state"] != DONE

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from crdtsync.client.aio.client import AsyncSession
 from crdtsync.coordination import AsyncLease
 from crdtsync.coordination.aio.quorum import Moment
 from crdtsync.coordination.claim_record import ASK, Claim, path_of
@@ -27,8 +26,22 @@ async def _ask_nobody(lease: AsyncLease, **over: Any) -> None:
     lease.is_confirmed = True
 
 
-async def _fence_by_wall_clock(*_: object) -> int:
-    return int(_wall_s())
+async def _bind_by_wall_clock(lease: AsyncLease) -> None:
+    lease.fence = int(_wall_s())
+
+
+async def _ask_by_wall_clock(lease: AsyncLease, **over: Any) -> None:
+    await _ask_all(lease, **over)
+    lease.fence = int(_wall_s())
+
+
+@contextmanager
+def _fences_by_wall_clock() -> Iterator[None]:
+    with (
+        patch.object(AsyncLease, "_bind", _bind_by_wall_clock),
+        patch.object(AsyncLease, "_ask_all", _ask_by_wall_clock),
+    ):
+        yield
 
 
 _start = Machine.start
@@ -70,6 +83,7 @@ def _admit_oneself(voter: Voter, _now_s: float) -> None:
     voter.is_admitted = True
 
 
+_ask_all = AsyncLease._ask_all
 _load = Voter.load
 _QUORUM = "crdtsync.coordination.aio.quorum"
 _VOTER = "crdtsync.core.peers.voter"
@@ -94,7 +108,7 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "a holder that forgets the time": lambda: patch.object(
         AsyncLease, "is_held", property(lambda lease: lease._version is not None and not lease._lost)
     ),
-    "a fence reused": lambda: patch.object(AsyncSession, "bind", _fence_by_wall_clock),
+    "a fence reused": _fences_by_wall_clock,
     "a claim forgotten at a restart": lambda: patch.object(Machine, "start", _start_without_claims),
     "a release that frees what others hold": lambda: patch.object(AsyncLease, "_withdraw", _free_all),
     "a loser that is not told": lambda: patch.object(AsyncLease, "_look", _look_away),
