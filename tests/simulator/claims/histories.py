@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +24,8 @@ from tests.simulator.claims.votes import VoteMachines
 SECONDS = 40.0
 SKEW_MS = 600_000
 HEAL_S = 30.0
+RIVAL_S = 0.5
+"""Who asks so soon after somebody on another host may be frozen before it holds the key, and so may that one."""
 LIMIT_S = 120.0
 """By then the last claim must be got, in simulated time: nothing waits for ever."""
 
@@ -70,6 +72,9 @@ class History:
         self.seed = seed
         self.by_quorum = by_quorum
         self.random = Random(f"history {seed}")
+        self.pauses = Random(f"pauses {seed}")
+        self.asked: dict[str, dict[str, float]] = {}
+        """When somebody last asked for a key, by host."""
         count = self.random.choice((3, 3, 5) if by_quorum else (2, 3, 3))
         names = [f"host-{n}" for n in range(count)]
         made = Machines(seed, names, by_quorum=by_quorum) if is_whole else VoteMachines(seed, names)
@@ -88,9 +93,17 @@ class History:
 
         async def taking() -> AsyncLease:
             asked.append(self.world.loop.time())
+            self.asked.setdefault(lease.key, {})[agent.machine.name] = asked[-1]
             return await take()
 
+        write_held = lease._write_held
+
+        async def writing(**over: Any) -> None:
+            await self._pause(agent, lease.key, asked[-1])
+            await write_held(**over)
+
         lease._take = taking  # type: ignore[method-assign]
+        lease._write_held = writing  # type: ignore[method-assign]
         await lease.acquire()
         context = copy_context()
         got = Holding(
@@ -101,6 +114,16 @@ class History:
         self.counts["confirmed"] += got.is_confirmed
         self.counts["waited"] += asked[-1] > begun_s
         self.judge.got(got)
+
+    async def _pause(self, agent: Agent, key: str, asked_s: float) -> None:
+        """Freeze some of those who asked at the same moment, before they hold what they asked for."""
+        rivals = self.asked.get(key, {}).items()
+        has_rival = any(abs(at_s - asked_s) < RIVAL_S for machine, at_s in rivals if machine != agent.machine.name)
+        if has_rival and self.pauses.random() < 0.5 and not agent.is_ended and not agent.process.is_frozen:
+            self.counts["pause_asker"] += 1
+            agent.process.freeze()
+            self.world.loop.call_later(self.pauses.choice((0.3, 1, 6)), self._thaw, agent, context=Context())
+            await asyncio.sleep(0)
 
     async def play(self) -> None:
         """All of it.
@@ -274,8 +297,6 @@ def run_history(seed: int, *, by_quorum: bool = False, is_whole: bool = True) ->
             world.loop.run_until_complete(history.play())
         finally:
             _close(history)
-    if world.loop.failure is not None:
-        raise world.loop.failure
     return history
 
 

@@ -59,7 +59,7 @@ class Judge:
             return
         if old.is_held():
             raise Broken(f"two hold {_both(new, old)}, and their hosts see each other since before it was asked for")
-        if was_before and new.fence <= old.fence:
+        if new.fence <= old.fence:  # also of two who asked at one moment: it was over when this one began
             raise Broken(f"the fence has not grown: {_both(new, old)}")
 
     def look(self) -> None:

@@ -44,6 +44,12 @@ def _fences_by_wall_clock() -> Iterator[None]:
         yield
 
 
+async def _hold_beside_asks(lease: AsyncLease, **over: Any) -> None:
+    if "seen" in over:
+        over["seen"] = lease._version
+    await _write_held(lease, **over)
+
+
 _start = Machine.start
 
 
@@ -83,7 +89,7 @@ def _admit_oneself(voter: Voter, _now_s: float) -> None:
     voter.is_admitted = True
 
 
-_ask_all = AsyncLease._ask_all
+_ask_all, _write_held = AsyncLease._ask_all, AsyncLease._write_held
 _load = Voter.load
 _QUORUM = "crdtsync.coordination.aio.quorum"
 _VOTER = "crdtsync.core.peers.voter"
@@ -113,17 +119,21 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "a release that frees what others hold": lambda: patch.object(AsyncLease, "_withdraw", _free_all),
     "a loser that is not told": lambda: patch.object(AsyncLease, "_look", _look_away),
     "two who ask at once and do not look": lambda: patch.object(AsyncLease, "_before", _see_no_rivals),
+    "one who has paused holds with an earlier fence": lambda: patch.object(
+        AsyncLease, "_write_held", _hold_beside_asks
+    ),
 }
 """By what is wrong."""
 
 CAUGHT_BY = {
     "nobody is asked": 0,
-    "a lease counted from the wrong clock": 52,
+    "a lease counted from the wrong clock": 274,
     "a holder that forgets the time": 1,
     "a fence reused": 0,
     "a claim forgotten at a restart": 22,
-    "a release that frees what others hold": 9,
+    "a release that frees what others hold": 7,
     "a loser that is not told": 1,
     "two who ask at once and do not look": 0,
+    "one who has paused holds with an earlier fence": 45,
 }
 """The first seed that finds it; played first."""
