@@ -103,6 +103,16 @@ class BoundKeys:
             if not covered(replica.entries.held(args["key"]), decode_version(bound[place]), others=True):
                 del bound[place]
 
+    def repeated(self, agent: Agent, space: str, name: str, args: Arguments, result: dict[str, Any]) -> None:
+        """An agent repeats a write that was done: this node may have been started anew since, and bind nothing. What
+        it sends may be another request than at first.
+        """
+        version = result.get("version")
+        if name == "set" and args.get("bind") and type(version) is str:
+            key = check_key(args.get("key"))
+            self.check(agent, space, key)
+            self.keep(agent, space, key, version)
+
     def move(self, conn: int, to: int) -> None:
         """The same client has attached again."""
         bound = self._by_conn.pop(conn, None)

@@ -50,7 +50,7 @@ class WriteRequests:
             result = self._outcomes.earlier(agent.client, number)
             if result is not None:
                 stands = self._outcomes.is_committed(agent.client, number)
-                self._desk.bound.did(agent, replica, name, args, result)
+                self._desk.bound.repeated(agent, replica.name, name, args, result)
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)

@@ -146,3 +146,27 @@ def test_two_nodes_that_have_seen_the_same_are_told_different_times():
         ann.set("k", 2)
         fleet.sync()
         assert bob.ask("bind", key="k")["clock"] > first
+
+
+@pytest.mark.parametrize("name, args", [("set", {"bind": True}), ("batch", {}), ("set", {})])
+def test_a_repeat_that_says_something_else_than_at_first_is_answered_as_at_first(node, name, args):
+    """Who repeats a number with another request has its earlier answer; no bug comes of it."""
+    ann = node.agent("ann")
+    ann.ask("bind", key="k", version=ann.set("k", 1)["version"])
+    request = ann.write("append", key="log", value=pack(1))
+    node.turn()
+    first = ann.result(request)
+    more = {"key": "k", "value": pack(2), "ops": [["set", {"key": "k", "value": pack(2)}]], **args}
+    assert ann.ask(name, n=ann.number, again=True, **more) == first
+
+
+def test_a_set_that_is_repeated_binds_its_key_again(node):
+    ann = node.agent("ann")
+    told = ann.set("k", 1, bind=True)
+    ann.ask("bind", key="k")  # as after a restart of the node: nothing is bound
+    again = ann.ask("set", n=ann.number, again=True, key="k", value=pack(1), bind=True)
+    assert again["version"] == told["version"]
+    assert again["clock"] > told["clock"]
+    ann.close()
+    node.turn()
+    assert node.agent("bob").get("k") is None
