@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import chain, count, islice
 from math import inf, isfinite
 from typing import Any, NoReturn
 
@@ -128,12 +128,12 @@ def _check_long(data: bytes, containers_max: float, parts_max: float) -> int:
     collects = gc.isenabled()
     gc.disable()  # nothing in a value is garbage, and to look for some takes longer than all the rest
     try:
-        for piece in _pieces(data):
-            more, of_piece = _check_levels(piece, tuple, containers_max)
+        for piece in _pieces(data, containers_max):
+            more, of_piece = _check_levels(piece, tuple)
             containers += more - 1
             parts += of_piece + CONTAINER_PARTS * (more - 1)
             if containers > containers_max:
-                raise InvalidEncoding(f"a value may hold at most {containers_max:,} lists and maps: use several keys")
+                raise _too_many(containers_max)
             if parts > parts_max:
                 break
     except InvalidEncoding:
@@ -146,11 +146,22 @@ def _check_long(data: bytes, containers_max: float, parts_max: float) -> int:
     return parts
 
 
-def _pieces(data: bytes) -> Iterator[tuple[object, ...]]:
-    """The items of a list or a map some at a time, or what else the value is: each piece is a tuple of them."""
+def _pieces(data: bytes, containers_max: float) -> Iterator[tuple[object, ...]]:
+    """The items of a list or a map some at a time, or what else the value is: each piece is a tuple of them. One of
+    them may be nearly all of the value, so that the lists and maps are counted while they are made.
+    """
+    made = count(1)
+
+    def counted(container: Any) -> Any:
+        if next(made) > containers_max:
+            raise _too_many(containers_max)
+        return container
+
+    hook = None if containers_max == inf else counted
     reader = msgpack.Unpacker(
-        raw=False, ext_hook=_refuse_extension, use_list=False, max_buffer_size=len(data), strict_map_key=True
-    )
+        raw=False, ext_hook=_refuse_extension, use_list=False, max_buffer_size=len(data), strict_map_key=True,
+        list_hook=hook, object_hook=hook,
+    )  # fmt: skip
     reader.feed(data)
     if _is_array(data[0]):
         items, step = reader.read_array_header(), 1
@@ -170,6 +181,10 @@ def _pieces(data: bytes) -> Iterator[tuple[object, ...]]:
         raise ValueError("more than one value")
 
 
+def _too_many(containers_max: float) -> InvalidEncoding:
+    return InvalidEncoding(f"a value may hold at most {containers_max:,} lists and maps: use several keys")
+
+
 def check_value(value: object) -> None:
     """Refuse what a stored value may not hold.
 
@@ -180,14 +195,14 @@ def check_value(value: object) -> None:
         _check_levels(value, list)
 
 
-def _check_levels(value: object, array: type, containers_max: float = inf) -> tuple[int, int]:
+def _check_levels(value: object, array: type) -> tuple[int, int]:
     """Walk level by level, without recursion, so that hostile nesting costs little more than its bytes.
 
-    Returns how many lists and maps there are, and how much is in them; it stops when they are too many.
+    Returns how many lists and maps there are, and how much is in them.
     """
     level: list[Any] = [value]
     containers, items, containers_left = 0, 0, VALUE_DEPTH_MAX
-    while level and containers <= containers_max:
+    while level:
         if not containers_left and any(type(item) is array or type(item) is dict for item in level):
             raise InvalidEncoding(f"a value may nest at most {VALUE_DEPTH_MAX} deep")
         found, within, level = _below(level, array) if len(level) <= SHORT_LEVEL_ITEMS else _below_many(level, array)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -195,6 +198,17 @@ def test_an_agent_may_write_so_many_lists_and_maps_in_each_other_and_no_more(ite
         check_packed(over)
         with pytest.raises(InvalidEncoding, match="65,536 lists and maps"):
             check_packed(over, VALUE_CONTAINERS_MAX)
+
+
+def test_of_too_many_maps_far_down_in_a_value_few_are_made():
+    packed = b"\x92\xc0" + lists(b"\x81\xa0" * 20 + b"\x01", 25_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidEncoding, match="65,536 lists and maps"):
+            check_packed(packed, VALUE_CONTAINERS_MAX)
+        assert tracemalloc.get_traced_memory()[1] < 2 * VALUE_CONTAINERS_MAX * sys.getsizeof({"": 1})
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
