@@ -32,14 +32,39 @@ sys.exit(run_until_stopped(main))
 """
 
 
+MIDST = """
+import signal, sys, threading
+from tests.simulator.commands import run_until_stopped
+
+def main():
+    lock = threading.Lock()
+    with lock:  # whose end fails, as that of a wait for a condition does that ends between two steps
+        lock.release()
+        print("runs", flush=True)
+        signal.pause()
+
+sys.exit(run_until_stopped(main))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_is_stopped_cleans_up_undisturbed_and_says_one_line(number: signal.Signals) -> None:
-    with Running([sys.executable, "-c", STORY], dict(os.environ), Path.cwd()) as run:
+    assert what_is_said_by(STORY, number) == "cleaned up\n"
+
+
+def test_so_does_one_that_was_stopped_in_the_midst_of_a_lock() -> None:
+    assert what_is_said_by(MIDST, signal.SIGTERM) == ""
+
+
+def what_is_said_by(story: str, number: signal.Signals) -> str:
+    """By a command that is stopped: it ends as one that was."""
+    with Running([sys.executable, "-c", story], dict(os.environ), Path.cwd()) as run:
         assert run.line() == "runs\n"
         run.process.send_signal(number)
         said, complained = run.process.communicate(timeout=60)
-    assert (said, run.process.returncode) == (b"cleaned up\n", 128 + number)
     assert complained.decode() == f"stopped by {number.name}; what ran has been ended\n"
+    assert run.process.returncode == 128 + number
+    return said.decode()
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,21 @@ def run_until_stopped(main: Callable[[], int]) -> int:
         signal.signal(number, _stop)
     try:
         return main()
-    except Stopped as end:
+    except (Stopped, Exception) as error:
+        end = _stop_behind(error)
+        if end is None:
+            raise
         sys.stderr.write(f"stopped by {end.name}; what ran has been ended\n")
         return 128 + signal.Signals[end.name]
     finally:
         _ignore()  # some things are taken down when the interpreter ends
+
+
+def _stop_behind(error: BaseException | None) -> Stopped | None:
+    """What stopped the command, also where it came in the middle of a ``with`` of a lock, which then fails itself."""
+    while error is not None and not isinstance(error, Stopped):
+        error = error.__context__
+    return error
 
 
 def heed_as_usual() -> None:
