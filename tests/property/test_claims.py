@@ -11,9 +11,11 @@ from tests.simulator.claims.plants import CAUGHT_BY, PLANTS, QUORUM_PLANTS
 SEEDS_MAX = 60
 SLOW_AFTER_ALL = 11494
 """At its end one of three voters has no vote, and by the claimer's clock another one's answers took 2.03 s."""
+FROZEN_BETWEEN = 542
+"""Somebody sees that others have asked, too, and is frozen before it holds; another one holds the key meanwhile."""
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"

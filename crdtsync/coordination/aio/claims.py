@@ -225,19 +225,24 @@ class AsyncLease:
             self._version, self.is_confirmed = late.written.version, False
 
     async def _hold(self) -> None:
-        """Write that it is held, unless another claim comes before this one."""
+        """Write that it is held, unless another claim comes before this one. The asks of others that it has seen end:
+        their fences may be older than this one.
+        """
         if not self.fence:
             await self._bind()
-        try:
-            await self._write_held(if_version=self._version)
-        except VersionMismatch as mismatch:
-            if mismatch.details.get("key") != self._path:  # what was to be written beside it is refused
-                raise
-            others = self._before(claims_in(mismatch.current))
-            if others:
-                raise refusal(self.key, others) from None
+        version = self._version
+        while True:
+            try:
+                await self._write_held(if_version=version)
+                return
+            except VersionMismatch as mismatch:
+                if mismatch.details.get("key") != self._path:  # what was to be written beside it is refused
+                    raise
+                others = self._before(claims_in(mismatch.current))
+                if others:
+                    raise refusal(self.key, others) from None
+                version = mismatch.current.version
             await self._bind()
-            await self._write_held(seen=mismatch.current.version)  # the asks of others end: their fences may be older
 
     async def _bind(self) -> None:
         """Let the claim go with the connection, if it is to be kept, and get the fence."""

@@ -45,9 +45,8 @@ def _fences_by_wall_clock() -> Iterator[None]:
 
 
 async def _hold_beside_asks(lease: AsyncLease, **over: Any) -> None:
-    if "seen" in over:
-        over["seen"] = lease._version
-    await _write_held(lease, **over)
+    is_first = over["if_version"] == lease._version
+    await _write_held(lease, **(over if is_first else {"seen": lease._version}))
 
 
 _start = Machine.start
