@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from asyncio import gather
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -164,11 +165,16 @@ def test_views_that_are_kept_show_what_new_ones_show(daemon: Daemon):
         lambda: ann.delete_prefix("plan/"),
         lambda: ann.set("plan/b", "again"),
     ]
+    since = kept.view("plan/", **show).token
     for change in changes:
         change()
-        shown, anew = kept.view("plan/", **show), Views(daemon.client("bob")).view("plan/", **show)
+        bob = daemon.client("bob")
+        news = Views(bob).view("plan/", since=since, **show)
+        assert replace(kept.view("plan/", since=since, **show), token=news.token) == news
+        shown, anew = kept.view("plan/", **show), Views(bob).view("plan/", **show)
         assert (shown.text, shown.shown, shown.left_out) == (anew.text, anew.shown, anew.left_out)
         assert kept.view("plan/", **show) == shown
+        assert replace(kept.view("plan/", since=since, **show), token=news.token) == news
     ann.set("plan/short", "soon gone", ttl=0.3)
     assert "plan/short" in kept.view("plan/", **show).shown
     eventually(lambda: kept.view("plan/", **show).shown == ("plan/b",))
@@ -185,8 +191,12 @@ def test_a_view_that_is_kept_shows_what_its_agent_may_still_read(daemon: Daemon,
     with Client(daemon.socket, agent="guest", agent_key=key_file) as guest:
         views = Views(guest)
         assert views.view().shown == ("open/a", "secret/b")
+        since = views.view().token
+        owner.set("secret/b", "another word")
+        assert views.view(since=since).shown == ("secret/b",)
         owner.access_revoke("agent:guest", "**")
         owner.access_grant("agent:guest", "read", "open/**")
+        assert views.view(since=since).shown == ()
         assert views.view().shown == ("open/a",)
         owner.access_grant("agent:guest", "read", "**")
         assert views.view().shown == ("open/a", "secret/b")

@@ -15,7 +15,7 @@ from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
-from crdtsync.context.view.held import Held, HeldViews
+from crdtsync.context.view.held import Held, HeldViews, chars_of
 from crdtsync.context.view.items import Item, items_of
 from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
 from crdtsync.errors import CrdtSyncError, InvalidRequest, VersionMismatch
@@ -188,18 +188,19 @@ class AsyncViews:
         if since is None and besides is None:
             return await self._kept(definition, summary)
         changes = None if since is None else await self._client.changes(after=since)
+        gone: tuple[str, ...] = ()
         if changes is None or changes.is_all:
             found, token = await self._all(definition)
-            gone: tuple[str, ...] = ()
         else:
-            found, token = await self._changed(definition, changes), changes.token
-            gone = tuple(filter(definition.covers, changes.gone))
+            token, gone = changes.token, tuple(filter(definition.covers, changes.gone))
+            held = self._held.get(definition)
+            if held is not None and besides is None:
+                there = (held if held.token == token else await self._caught_up(definition)).items
+                return _told([there[key] for key in changes.changed if key in there], definition, token, gone)
+            found = await self._changed(definition, changes)
         if besides is not None:
             found = {key: entry for key, entry in found.items() if await self._is_by_others(entry, besides)}
-        items = folded(await self._items(definition, found), summary)
-        if not items and not gone:
-            return View("", 0, (), (), token)
-        return choose(items, definition, token, gone=gone)
+        return _told(folded(await self._items(definition, found), summary), definition, token, gone)
 
     async def _kept(self, definition: Definition, summary: Entry | None) -> View:
         """The view of all, by what was kept of it."""
@@ -209,7 +210,6 @@ class AsyncViews:
             items = folded(list(held.items.values()), summary)
             made = choose(items, definition, known=held.known) if items else View("", 0, (), (), None)
             held.shown = (version, made)
-        self._held.keep(definition, held)
         return replace(held.shown[1], token=held.token)
 
     async def _caught_up(self, definition: Definition) -> Held:
@@ -220,10 +220,14 @@ class AsyncViews:
                 changes = await self._client.changes(after=held.token)
         if held is None or changes is None or changes.is_all:
             found, token = await self._all(definition)
-            return Held({item.key: item for item in await self._items(definition, found)}, token, rules)
-        found = await self._changed(definition, changes)
-        lost = {*changes.gone, *changes.changed} - found.keys()
-        return held.after(await self._items(definition, found), lost, changes.token)
+            items = await self._items(definition, found)
+            held = Held({item.key: item for item in items}, token, chars_of(items), rules)
+        else:
+            found = await self._changed(definition, changes)
+            lost = {*changes.gone, *changes.changed} - found.keys()
+            held = held.after(await self._items(definition, found), lost, changes.token)
+        self._held.keep(definition, held)
+        return held
 
     async def _items(self, definition: Definition, found: Mapping[str, Entry]) -> list[Item]:
         return items_of([await self._whole(entry) for entry in found.values()], definition.pinned)
@@ -259,6 +263,11 @@ class AsyncViews:
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=await self._client.get(entry.key))
+
+
+def _told(items: list[Item], definition: Definition, token: str, gone: tuple[str, ...]) -> View:
+    """The view of ``items``, and of what is gone; an empty one, if that is nothing."""
+    return choose(items, definition, token, gone=gone) if items or gone else View("", 0, (), (), token)
 
 
 def _by_rule(definition: Definition, text: str) -> str:

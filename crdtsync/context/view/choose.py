@@ -14,9 +14,10 @@ shorter, so that a view shows the newest in full, many more in a few words, and 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from heapq import nlargest, nsmallest
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from crdtsync.context.compact.words import content_words
@@ -24,7 +25,7 @@ from crdtsync.context.tokens import Tokenizer
 from crdtsync.context.tokens import tokenizer as tokenizer_for
 from crdtsync.context.view.definition import Definition
 from crdtsync.context.view.items import Item, shortened
-from crdtsync.context.view.render import Shown, block, left_out, whole
+from crdtsync.context.view.render import Shown, block, left_out, places, whole
 
 _NEW, _RELEVANT, _ROLE, _SURE = 1.0, 2.0, 1.0, 0.5  # what each part of a score weighs
 _COMPACT_MAX = 300  # tokens of a compact item
@@ -87,8 +88,9 @@ class Known:
         """What query and role add to the score of each item."""
         asked, role = content_words(wish.query or ""), content_words(wish.role or "")
         if asked or role:
-            old = self._relevant
-            self._relevant = {item: old[item] if item in old else _relevance(item, asked, role) for item in items}
+            new = {item: _relevance(item, asked, role) for item in items if item not in self._relevant}
+            old = {} if len(self._relevant) > 2 * len(items) else self._relevant
+            self._relevant = old | new
         return self._relevant
 
 
@@ -101,13 +103,13 @@ def choose(
 ) -> View:
     """The view of ``items`` that ``wish`` asks for, which says that the keys ``gone`` are no longer there."""
     known, tokenizer = known or Known(), tokenizer_for(wish.model)
-    items = sorted(items, key=lambda item: item.key)
-    is_best = wish.strategy == "best"
-    scores = _scores(items, known.relevant(items, wish)) if is_best else {item: _by_time(item)[0] for item in items}
+    items = sorted(items, key=attrgetter("key"))
+    by_time = sorted(items, key=attrgetter("time_s"))
     compact_max = _BRIEF_MAX if wish.strategy == "tiers" else _COMPACT_MAX
-    order = nsmallest(_TAKEN_MAX, items, key=lambda item: (not item.pinned, -scores[item], item.key))
-    newest = {item.key for item in nlargest(wish.full_newest, items, key=_by_time)}
-    room = wish.budget_tokens - tokenizer.count(whole([], left_out(items, len(items), gone), wish.form)) - 8
+    order = _order(items, by_time, wish, known)[:_TAKEN_MAX]
+    newest = {item.key for item in by_time[max(0, len(items) - wish.full_newest) :]}
+    there = places(items)
+    room = wish.budget_tokens - tokenizer.count(whole([], left_out(there, len(items), gone), wish.form)) - 8
     costs = known.costs(order, wish.form, tokenizer)
     taken: list[Shown] = []
     spent: dict[Item, int] = {}
@@ -127,17 +129,27 @@ def choose(
             taken.append(Shown(item, text, is_whole=False))
             spent[item] = tokenizer.count(block(taken[-1], wish.form)) + 1
             room -= spent[item]
-    view = _fitted(items, taken, wish, token, gone)
-    parts = (Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken))
-    return replace(view, parts=tuple(parts), source_tokens=sum(costs[item][0] for item in order))
+    text, tokens = _fitted(there, taken, wish, gone)
+    shown = {one.item.key for one in taken}
+    return View(
+        text,
+        tokens,
+        tuple(sorted(shown)),
+        tuple([item.key for item in items if item.key not in shown]),
+        token,
+        gone,
+        tuple(Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken)),
+        sum([costs[item][0] for item in order]),
+    )
 
 
-def _fitted(items: list[Item], taken: list[Shown], wish: Definition, token: str | None, gone: tuple[str, ...]) -> View:
-    """The view of what was taken; the last ones are given up while it is too long, since tokens do not just add up."""
+def _fitted(there: Counter[str], taken: list[Shown], wish: Definition, gone: tuple[str, ...]) -> tuple[str, int]:
+    """The text of what was taken, and its tokens; while it is too long, the last ones are given up, since tokens do not
+    just add up.
+    """
     tokenizer = tokenizer_for(wish.model)
     while True:
-        shown = {one.item.key for one in taken}
-        missing = [item for item in items if item.key not in shown]
+        missing = there - places(one.item for one in taken)
         footer = left_out(missing, sum(not one.is_whole for one in taken), gone)
         text = whole((block(one, wish.form) for one in _placed(taken)), footer, wish.form)
         tokens = tokenizer.count(text)
@@ -146,27 +158,27 @@ def _fitted(items: list[Item], taken: list[Shown], wish: Definition, token: str 
         del taken[-max(1, len(taken) // 20) :]
     if tokens > wish.budget_tokens:  # not even the last line fits: half of it says nothing
         text, tokens = "", tokenizer.count("")
-    return View(text, tokens, tuple(sorted(shown)), tuple(item.key for item in missing), token, gone)
+    return text, tokens
 
 
 def _placed(taken: list[Shown]) -> list[Shown]:
     """Pinned items first, then by time, oldest first: what has not changed stays where it was."""
-    return sorted(taken, key=lambda one: (not one.item.pinned, *_by_time(one.item)))
+    return sorted(taken, key=lambda one: (not one.item.pinned, one.item.time_s, one.item.key))
 
 
-def _scores(items: list[Item], relevant: dict[Item, float]) -> dict[Item, float]:
-    times = sorted({item.time for item in items})
-    newness = {time: rank / max(1, len(times) - 1) for rank, time in enumerate(times)}
-    return {
-        item: _NEW * newness[item.time] + relevant.get(item, 0.0) + _SURE * min(1.0, max(0.0, item.confidence))
-        for item in items
-    }
+def _order(items: list[Item], by_time: list[Item], wish: Definition, known: Known) -> list[Item]:
+    """``items`` as they are taken: pinned ones first, then by their score or time, then by key."""
+    if wish.strategy == "best":
+        times = dict.fromkeys([item.time_s for item in by_time])
+        newness = {time_s: rank / max(1, len(times) - 1) for rank, time_s in enumerate(times)}
+        added = known.relevant(items, wish)
+        scores = [_NEW * newness[item.time_s] + added.get(item, 0.0) + _SURE * item.confidence for item in items]
+        order = [items[at] for at in sorted(range(len(items)), key=scores.__getitem__, reverse=True)]
+    else:
+        order = sorted(items, key=attrgetter("time_s"), reverse=True)
+    return sorted(order, key=attrgetter("pinned"), reverse=True)
 
 
 def _relevance(item: Item, asked: set[str], role: set[str]) -> float:
     score = _RELEVANT * len(asked & content_words(f"{item.key} {item.text}")) / len(asked) if asked else 0.0
     return score + (_ROLE * len(role & content_words(f"{item.key} {item.role}")) / len(role) if role else 0.0)
-
-
-def _by_time(item: Item) -> tuple[float, str]:
-    return (item.time.timestamp(), item.key)

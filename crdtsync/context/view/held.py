@@ -22,13 +22,14 @@ CHARS_MAX = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class Held:
-    """The items of one view at ``token``, and what was found out about them. ``rules``: by which they were read; under
-    others they may be none of this agent's business. ``shown``: the view that came of them, with the version of the
-    summary in it.
+    """The items of one view at ``token``, and what was found out about them. ``chars``: what they take; ``rules``: by
+    which they were read, under others they may be none of this agent's business; ``shown``: the view that came of them,
+    with the version of the summary in it.
     """
 
     items: Mapping[str, Item]
     token: str
+    chars: int
     rules: object = None
     known: Known = field(default_factory=Known)
     shown: tuple[str | None, View] | None = None
@@ -38,30 +39,30 @@ class Held:
         changed, lost = list(changed), set(gone) & self.items.keys()
         if not changed and not lost:
             return replace(self, token=token)
-        items = {key: item for key, item in self.items.items() if key not in lost}
-        return Held(items | {item.key: item for item in changed}, token, self.rules, self.known)
+        items = dict(self.items)
+        old = [items.pop(key) for key in lost] + [items[item.key] for item in changed if item.key in items]
+        items |= {item.key: item for item in changed}
+        return Held(items, token, self.chars + chars_of(changed) - chars_of(old), self.rules, self.known)
 
-    @property
-    def chars(self) -> int:
-        """What it takes, about."""
-        return sum(len(item.text) + len(item.key) for item in self.items.values())
+
+def chars_of(items: Iterable[Item]) -> int:
+    """What they take, about."""
+    return sum([len(item.text) + len(item.key) for item in items])
 
 
 class HeldViews:
     """The views of one client, the one that was asked for last at the end."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Definition, tuple[Held, int]] = OrderedDict()
+        self._held: OrderedDict[Definition, Held] = OrderedDict()
 
     def get(self, definition: Definition) -> Held | None:
         """What is kept of a view; None if nothing is."""
-        found = self._held.get(definition)
-        return None if found is None else found[0]
+        return self._held.get(definition)
 
     def keep(self, definition: Definition, held: Held) -> None:
         """Keep it, in the place of what was kept of that view; what was not asked for lately goes."""
-        old = self._held.pop(definition, None)
-        chars = old[1] if old is not None and old[0].items is held.items else held.chars
-        self._held[definition] = (held, chars)
-        while len(self._held) > VIEWS_MAX or sum(chars for _, chars in self._held.values()) > CHARS_MAX:
+        self._held.pop(definition, None)
+        self._held[definition] = held
+        while len(self._held) > VIEWS_MAX or sum(one.chars for one in self._held.values()) > CHARS_MAX:
             self._held.popitem(last=False)

@@ -20,19 +20,24 @@ class Item:
     """One key as it may be shown. ``text`` is its value in full, with all concurrent values where there are several;
     of what somebody put into a shared context it is the compact text.
 
-    ``version`` changes whenever what is shown changes; ``confidence`` is 1.0 where the author gave none; ``claims`` are
-    values at odds, each with its author.
+    ``version`` changes whenever what is shown changes; ``time_s`` counts from 1970; ``confidence`` is 1.0 where the
+    author gave none; ``claims`` are values at odds, each with its author.
     """
 
     key: str
     text: str
     version: str
     agent: str
-    time: datetime
+    time_s: float
     confidence: float
     pinned: bool
     role: str
     claims: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def time(self) -> datetime:
+        """When it was written, in UTC."""
+        return datetime.fromtimestamp(self.time_s, UTC)
 
     @property
     def conflicts(self) -> int:
@@ -55,8 +60,8 @@ def _item(entry: Entry, *, is_pinned: bool) -> Item:
         text=together(claims) if claims else said_by(entry),
         version=entry.version or entry.dot or "",
         agent=entry.agent or "",
-        time=max(times, default=_EPOCH).astimezone(UTC),
-        confidence=1.0 if entry.confidence is None else entry.confidence,
+        time_s=max(times, default=_EPOCH).timestamp(),
+        confidence=1.0 if entry.confidence is None else min(1.0, max(0.0, entry.confidence)),
         pinned=is_pinned or bool(meta.get("pinned")),
         role=str(meta.get("role") or ""),
         claims=claims,

@@ -70,14 +70,18 @@ def whole(blocks: Iterable[str], footer: str, form: str) -> str:
     return "\n".join([*parts, *([footer] if footer else [])])
 
 
-def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) -> str:
+def places(items: Iterable[Item]) -> Counter[str]:
+    """How many of ``items`` are right below each prefix."""
+    return Counter([item.key[: item.key.rfind("/") + 1] or item.key for item in items])
+
+
+def left_out(missing: Counter[str], shortened: int, gone: Sequence[str] = ()) -> str:
     """What is not there, by prefix, and how to get it, and which keys are gone for good; "" if there is none of it."""
-    groups = Counter(_group(item.key) for item in items)
     said = []
-    if groups:
-        named = [f"{_inline(name)} {times:,}" for name, times in sorted(groups.items())]
+    if missing:
+        named = [f"{_inline(name)} {times:,}" for name, times in sorted(missing.items())]
         more = f" and {len(named) - _GROUPS_MAX:,} more places" if len(named) > _GROUPS_MAX else ""
-        said.append(f"Left out: {counted(sum(groups.values()))} ({', '.join(named[:_GROUPS_MAX])}{more}).")
+        said.append(f"Left out: {counted(missing.total())} ({', '.join(named[:_GROUPS_MAX])}{more}).")
     if shortened:
         said.append(f"Shortened: {shortened:,}.")
     if said:
@@ -91,11 +95,6 @@ def left_out(items: Iterable[Item], shortened: int, gone: Sequence[str] = ()) ->
 def counted(entries: int) -> str:
     """So many entries, in words."""
     return f"{entries:,} entr{'y' if entries == 1 else 'ies'}"
-
-
-def _group(key: str) -> str:
-    head, slash, _ = key.rpartition("/")
-    return head + slash if slash else key
 
 
 def _inline(text: str) -> str:

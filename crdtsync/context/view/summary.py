@@ -37,7 +37,9 @@ class Summary:
 
 def older(items: Iterable[Item], newest: int) -> list[Item]:
     """What a summary is to be made of, oldest first: all but the ``newest``, what is pinned, and what is at odds."""
-    plain = sorted((item for item in items if not (item.pinned or item.conflicts)), key=lambda one: (one.time, one.key))
+    plain = sorted(
+        (item for item in items if not (item.pinned or item.conflicts)), key=lambda one: (one.time_s, one.key)
+    )
     return plain[: max(0, len(plain) - newest)][-COVERED_MAX:]
 
 
@@ -67,7 +69,7 @@ def folded(items: list[Item], stored: Entry | None) -> list[Item]:
     stale = len(covers) - len(covered)
     old = f"; out of date: {stale:,} of its {len(covers):,} sources have changed or gone" if stale else ""
     shown = replace(
-        max(covered.values(), key=lambda one: one.time), key=stored.key, agent=stored.agent or "", pinned=True, role="",
-        text=f"[summary of {counted(len(covered))}{old}]\n{fields['text']}", version=stored.version or "",
+        max(covered.values(), key=lambda one: one.time_s), key=stored.key, agent=stored.agent or "", pinned=True,
+        role="", text=f"[summary of {counted(len(covered))}{old}]\n{fields['text']}", version=stored.version or "",
     )  # fmt: skip
     return [item for item in items if item.key not in covered] + [shown]
