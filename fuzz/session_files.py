@@ -1,6 +1,7 @@
 """Files of coding agents' sessions, made worse: what is saved of them is what stands there, and all can be read.
 
-An input is a name of an agent and ten lines. Whatever stands in them, secrets are taken out, and a save and a load give
+An input is a name of an agent and ten lines, of which one in a thousand is so long that it becomes a blob. Whatever
+stands in them, secrets are taken out, and a save and a load give
 the same lines again; a reader makes a conversation of them whose calls and results belong together; and that can be
 written for each agent.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from io import BytesIO
 from typing import Any, Final
 
@@ -28,10 +29,11 @@ from crdtsync.sessions.conversation.record import (
     settled,
 )
 from crdtsync.sessions.redaction.redactor import Redactor
-from crdtsync.sessions.saved.pieces import Tree, chain, elements, lines_of
+from crdtsync.sessions.saved.pieces import RUN_BYTES_MAX, Tree, chain, elements, large, lines_of, with_large
 from fuzz.mutation import Mutator
 
 LINES: Final = 10
+LARGE_SHARE: Final = 0.001
 _HEAD: Final = Head("ses_019a0000000070008000000000", "/srv/api", "2026-11-20T10:00:00.000Z", "[Note of crdtsync to X]")
 _SCRAPS: Final = (
     b"\n", b"\r\n", b"\0", b"\xff\xfe", b"ghp_" + b"a1B2c3D4e5F6" * 3, b"PASSWORD=kX93jfLq27Zt", b"[redacted:own:9]",
@@ -57,10 +59,8 @@ def take(data: bytes) -> None:
     name, _, content = data.partition(b"\n")
     clean = list(Redactor().lines(BytesIO(content)))
     assert list(Redactor().lines(clean)) == clean, "a file with marks is what it was"
-    half = chain(clean[: LINES // 2]), chain(clean)
-    first = [element for element, _ in elements(half[0])]
-    tree = Tree(first)
-    tree.add(element for element, _ in elements(half[1], known=tree))
+    tree = Tree(_stored(clean[: LINES // 2]))
+    tree.add(_stored(clean, tree))
     assert b"".join(lines_of(tree.file())) == b"".join(clean), "a line is lost"
     agent = AGENTS[name.decode()]
     agent.described(clean)
@@ -78,8 +78,18 @@ def take(data: bytes) -> None:
             assert line
 
 
+def _stored(lines: list[bytes], known: Container[bytes] = ()) -> Iterator[Any]:
+    """The elements of a log, with large lines out of their blobs."""
+    for element, run in elements(chain(lines), known=known):
+        is_large = isinstance(element[1], int)
+        yield with_large(element, large(run[0].content)) if is_large else element
+
+
 def _worse(line: bytes, mutator: Mutator, rng: random.Random) -> bytes:
     chance = rng.random()
+    if chance < LARGE_SHARE:
+        scrap = rng.choice((*_SCRAPS, line, b"iVBORw0KGgo", b"eyJ", rng.randbytes(1000))).replace(b"\n", b"n")
+        return line[:-2] + scrap * (RUN_BYTES_MAX // len(scrap)) + line[-2:]
     if chance < 0.15:
         return line
     if chance < 0.3:

@@ -83,7 +83,7 @@ FORMS = (
     _form("square-token", "sq0", rb"sq0(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
     _form("azure-key", "AccountKey=", rb"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
     _form("azure-signature", "sig=", rb"[?&]sig=([A-Za-z0-9%+/]{40,}=*)"),
-    _form("jwt", "eyJ", rb"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    *_short("jwt", (b"eyJ",), rb"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
     _form("vault-token", "hv", rb"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
     _form("databricks-token", "dapi", rb"dapi[0-9a-f]{32}"),
     _form("docker-token", "dckr_", rb"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
