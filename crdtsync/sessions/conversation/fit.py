@@ -1,8 +1,8 @@
 """A conversation within a budget of tokens: the newest turns whole, older ones compact.
 
-A turn goes whole or compact, never in part: so no call loses its result. A compact turn is one text with what the
-person said, a line for each call, and what the model said at the end. If the newest turn alone is too long, its largest
-results become compact.
+A turn goes whole or compact, never in part: so no call loses its result. A compact turn is one text with the beginnings
+of what the person said, of its last calls and of the model's last word. If the newest turn alone is too long, its
+largest results become compact.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ITEM_TOKENS = 12
 """What an item costs besides its text: role, names, ids. An image costs :data:`IMAGE_TOKENS` besides."""
 IMAGE_TOKENS = 1600
 _COMPACT_SHARE = 0.3
-_COMPACT_TURN_TOKENS = 160
 _COMPACT_RESULT_TOKENS_MIN = 60
-_LINE_CHARS_MAX = 160
+_SAID_CHARS_MAX, _SUMMARY_CHARS_MAX = 240, 2000
+_CALLS_MAX, _CALL_CHARS_MAX = 4, 60
 
 
 def fitted(conversation: Conversation, budget_tokens: int, model: str, original: str) -> Conversation:
@@ -41,8 +41,12 @@ def fitted(conversation: Conversation, budget_tokens: int, model: str, original:
     """
     counter = tokenizer(model)
     turns = conversation.turns()
-    costs = [_cost(turn, counter) for turn in turns]
-    if sum(costs) <= budget_tokens:
+    costs: dict[int, int] = {}  # of the newest turns, until they are too many: counting all takes long
+    for number in range(len(turns) - 1, -1, -1):
+        costs[number] = _cost(turns[number], counter)
+        if sum(costs.values()) > budget_tokens:
+            break
+    else:
         return conversation
     made = Conversation(lost=conversation.lost)
     whole, left = len(turns), budget_tokens - ITEM_TOKENS
@@ -51,12 +55,12 @@ def fitted(conversation: Conversation, budget_tokens: int, model: str, original:
         whole -= 1
         left -= costs[whole]
     if whole == len(turns):
-        if costs[-1] > left:
-            room = left - kept_for_older
-            turns[-1], shortened = _with_compact_results(turns[-1], room, costs[-1], counter, original)
-            made.lose("result in full", f"the budget; {original} shows it", shortened)
-            costs[-1] = room
         whole -= 1
+        if costs[whole] > left:
+            room = left - kept_for_older
+            turns[whole], shortened = _with_compact_results(turns[whole], room, costs[whole], counter, original)
+            made.lose("result in full", f"the budget; {original} shows it", shortened)
+            costs[whole] = room
         left -= costs[whole]
     if any(turns[:whole]):
         if text := _older(turns[:whole], left, counter, original):
@@ -108,7 +112,7 @@ def _older(turns: list[list[Item]], budget_tokens: int, counter: Tokenizer, orig
     for number in range(len(turns) - 1, -1, -1):
         if not turns[number]:
             continue
-        text = compress(_compact(turns[number], number), budget=_COMPACT_TURN_TOKENS, model=counter.model).text
+        text = _compact(turns[number], number)
         cost = counter.count(text) + 2
         if cost > left:
             parts.append(f"[turns before turn {number + 1} are left out]")
@@ -120,21 +124,24 @@ def _older(turns: list[list[Item]], budget_tokens: int, counter: Tokenizer, orig
 
 
 def _compact(turn: list[Item], number: int) -> str:
-    lines = [f"Turn {number}"]
-    results = {item.id: item for item in turn if isinstance(item, Result)}
-    said = [item.text for item in turn if isinstance(item, Text) and item.role == ASSISTANT]
+    """What a person said, a line for each of the last calls, and what the model said at the end."""
+    results = {item.id: item.text for item in turn if isinstance(item, Result)}
+    asked, calls, said = [f"Turn {number}"], list[str](), list[str]()
     for item in turn:
         match item:
             case Text(role, text) if role == USER:
-                lines.append(f"User: {text}")
+                asked.append(f"User: {_short(text, _SAID_CHARS_MAX)}")
+            case Text(role, text) if role == ASSISTANT:
+                said = [f"Answer: {_short(text, _SAID_CHARS_MAX)}"]
             case Compaction(summary):
-                lines.append(f"Summary of what was before: {summary}")
+                asked.append(f"Summary of what was before: {_short(summary, _SUMMARY_CHARS_MAX)}")
             case Call(call_id, name, arguments):
-                answer = results[call_id].text if call_id in results else ""
-                lines.append(f"{name} {_short(json.dumps(arguments, ensure_ascii=False))} → {_short(answer)}")
-    return "\n".join([*lines, *(f"Answer: {text}" for text in said[-1:])])
+                given = _short(json.dumps(arguments, ensure_ascii=False), _CALL_CHARS_MAX)
+                calls.append(f"{name} {given} → {_short(results.get(call_id, ''), _CALL_CHARS_MAX)}")
+    more = [f"[{len(calls) - _CALLS_MAX} calls before these]"] if len(calls) > _CALLS_MAX else []
+    return "\n".join([*asked, *more, *calls[-_CALLS_MAX:], *said])
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LINE_CHARS_MAX else f"{line[:_LINE_CHARS_MAX]}…"
+def _short(text: str, chars_max: int) -> str:
+    line = " ".join(text[: 4 * chars_max].split())
+    return line if len(line) <= chars_max and len(text) <= 4 * chars_max else f"{line[:chars_max]}…"
