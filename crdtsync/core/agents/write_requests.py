@@ -121,7 +121,10 @@ class WriteRequests:
         def then(here: Replica, past: Past) -> object:
             if self._host.read_only:
                 raise NoSpace(self._host.read_only)
-            result = self._commit(agent, author, here, "restore", args, number, past)
+            try:
+                result = self._commit(agent, author, here, "restore", args, number, past)
+            except NotReady as not_ready:
+                return self._when_ready(agent, request, here, "restore", args, not_ready)
             return self._concern(agent, request, here, args, result)
 
         read = RestoreRead(replica, self._desk.storage, args, may_write, then)

@@ -28,6 +28,7 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Copied
 from crdtsync.core.kinds.counter import RESET, Tally, name_of
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
+from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, families
 from crdtsync.core.text.join import text_op
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
@@ -286,13 +287,18 @@ def _of_counter(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence
 
 
 def _of_text(draft: Draft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
-    """A text that is still there is edited; one that is gone is made anew."""
+    """A text that is still there is edited; one that is gone is made anew.
+
+    :raises NotReady: one has to be made ready for its edit first.
+    """
     ops: list[Op] = []
     here = families(held)
     lost: list[tuple[Dot, str]] = []
     for family in families(was):
-        content = past.replica.documents.get(family.current).read()
         same = next((other for other in here if family.current in other.members), None)
+        if same is not None and not draft.replica.documents.is_ready(same.current):
+            raise NotReady(same.current)
+        content = past.replica.documents.get(family.current).read()
         if same is None:
             lost.append((family.current, content))
             continue

@@ -67,6 +67,24 @@ def test_an_edit_of_a_long_text_waits_while_others_are_served(unread: Host) -> N
     assert texts_of(unread) == ["a" * ITEMS + " 0"]
 
 
+def test_a_restore_of_a_long_text_waits_while_others_are_served(unread: Host) -> None:
+    agent = unread.agent()
+    agent.do("checkpoint_set", name="before")
+    (edit,) = edits_of(agent, 1)
+    agent.do_slowly("text_apply", key="t", update=edit)
+    unread.restart()
+    agent, other = unread.agent(), unread.agent("other")
+    request = agent.write("restore", at="checkpoint:before")
+    turns = 0
+    while request not in agent.replies:
+        other.set("key", turns)
+        turns += 1
+        assert turns < 100
+    assert turns > ITEMS // STEP_STRUCTS
+    assert agent.result(request)["items"] == [["t", "restored"]]
+    assert texts_of(unread) == ["a" * ITEMS]
+
+
 def test_no_edit_overtakes_one_that_waits(unread: Host) -> None:
     agent, other = unread.agent(), unread.agent("other")
     updates = edits_of(agent, 30)
