@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.limits import VALUE_DEPTH_MAX
+from crdtsync.wire.limits import VALUE_CONTAINERS_MAX, VALUE_DEPTH_MAX
 
 pack: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, strict_types=True).pack
 """Encode plain values (no subclasses, no tuples). Not for values that come from users: those are checked first."""
@@ -28,7 +28,9 @@ PIECE_ITEMS = 256
 as long as all at once, and hardly any memory instead of 80 MB. Even, since a map is as many keys as values.
 """
 LONG_BYTES = 4096
-"""Longer values are looked at in pieces."""
+"""While longer values are looked at, nothing is looked through for garbage."""
+PIECES_BYTES = VALUE_CONTAINERS_MAX
+"""Longer ones are looked at in pieces: a shorter one cannot have too many lists and maps."""
 CONTAINER_PARTS = 8
 """As so many things that are in lists and maps counts one of these itself: so much longer it takes to look at."""
 
@@ -111,8 +113,18 @@ def check_packed(data: bytes, containers_max: float = inf, parts_max: float = in
 
     :raises InvalidEncoding: as :func:`unpack` and :func:`check_value`; over ``containers_max`` lists and maps.
     """
-    if len(data) > LONG_BYTES:
-        return _check_long(data, containers_max, parts_max)
+    if len(data) <= LONG_BYTES:
+        return _check_whole(data)
+    collects = gc.isenabled()
+    gc.disable()  # nothing in a value is garbage, and to look for some takes longer than all the rest
+    try:
+        return _check_whole(data) if len(data) <= PIECES_BYTES else _check_pieces(data, containers_max, parts_max)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _check_whole(data: bytes) -> int:
     try:
         plain = msgpack.unpackb(data, raw=False, ext_hook=_refuse_extension, use_list=False)  # tuples: () costs nothing
     except _DECODE_ERRORS as error:
@@ -123,10 +135,8 @@ def check_packed(data: bytes, containers_max: float = inf, parts_max: float = in
     return items + CONTAINER_PARTS * containers
 
 
-def _check_long(data: bytes, containers_max: float, parts_max: float) -> int:
+def _check_pieces(data: bytes, containers_max: float, parts_max: float) -> int:
     containers, parts = 1, CONTAINER_PARTS  # the one that each piece stands for counts once
-    collects = gc.isenabled()
-    gc.disable()  # nothing in a value is garbage, and to look for some takes longer than all the rest
     try:
         for piece in _pieces(data, containers_max):
             more, of_piece = _check_levels(piece, tuple)
@@ -140,9 +150,6 @@ def _check_long(data: bytes, containers_max: float, parts_max: float) -> int:
         raise
     except _DECODE_ERRORS as error:
         raise _undecodable(error) from None
-    finally:
-        if collects:
-            gc.enable()
     return parts
 
 

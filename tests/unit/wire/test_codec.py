@@ -33,7 +33,9 @@ def check_value(value):
         said = {_fault(codec.check_value, value)}
         if _is_packable(value):
             said.add(_fault(check_packed, pack(value)))
-            patch.setattr(codec, "LONG_BYTES", 0)
+            for bound in ("LONG_BYTES", "PIECES_BYTES"):
+                patch.setattr(codec, bound, 0)
+                said.add(_fault(check_packed, pack(value)))
             patch.setattr(codec, "PIECE_ITEMS", 2)
             said.add(_fault(check_packed, pack(value)))
         patch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
@@ -218,6 +220,8 @@ def test_of_too_many_maps_far_down_in_a_value_few_are_made():
 def test_the_parts_of_a_value_are_counted(value, parts, monkeypatch):
     assert check_packed(pack(value)) == parts
     monkeypatch.setattr(codec, "LONG_BYTES", 0)
+    assert check_packed(pack(value)) == parts
+    monkeypatch.setattr(codec, "PIECES_BYTES", 0)
     assert check_packed(pack(value)) == (parts or 9)  # what is neither list nor map is looked at in a list of its own
     monkeypatch.setattr(codec, "SHORT_LEVEL_ITEMS", 0)
     assert check_packed(pack(value)) == (parts or 9)
