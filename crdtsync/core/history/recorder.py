@@ -191,16 +191,16 @@ class HistoryRecorder:
         return self._judged[1]
 
     def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
-        """As :meth:`record_removed`, of the first operation of a change, which puts a register's value in the place of
-        the one that the key held. Returns what :func:`seen_by` says of it.
+        """As :meth:`record_removed`, of an operation that puts ``dot``, a register's value, in the place of the one
+        that the key held. Returns what :func:`seen_by` says of it.
         """
-        batch, op = self._ledger.batch, change.ops[0]
+        batch, op = self._ledger.batch, change.ops[dot.n]
         self._replica.values.died(gone)
         hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
         self._keep(op.key, position, [(gone, None, position, reason, removal)])
-        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, 0, reason)))
+        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, dot.n, reason)))
         row = (self._replica.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
         batch.removals.append(new_row(RemovalRow, row))
         return _BLINDLY + removes if op.blind else removes

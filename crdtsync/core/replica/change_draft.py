@@ -275,6 +275,8 @@ class Draft:
 
     def describe_replaced(self, winner: Sibling) -> Result:
         """What a blind write replaces. In a large batch the values beyond a bound are left out."""
+        if self.ops and self._replaced_bytes > REPLACED_BYTES_MAX:  # to read 1,000 from the disk takes long
+            return describe(self.replica, winner, self.node_of, lambda _replica, _group: None)
         replaced = describe(self.replica, winner, self.node_of, readable_value)
         self._replaced_bytes += len(replaced["value"] or b"")
         return replaced if not self.ops or self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}

@@ -434,18 +434,18 @@ class Replica:
 
     def _apply_op(self, change: Change, n: int, op: Op, position: int, now_ms: int, own: bool) -> Effect:
         if (
-            n == 0
-            and op.kind == _REGISTER
+            op.kind == _REGISTER
             and op.attrs is None
             and op.value is not None
             and op.key[0] != "_"
             and (op.lost is None)
+            and (n == 0 or change.ops[n - 1].key != op.key)  # no part of a resolution
         ):
             held = self.entries.held(op.key)
             if not held and not op.removes:
-                return self._put(change, op, None, position, now_ms)
+                return self._put(change, n, None, position, now_ms)
             if len(held) == 1 and op.removes == (held[0].dot,) and held[0].kind == _REGISTER and held[0].attrs is None:
-                return self._put(change, op, held[0], position, now_ms)
+                return self._put(change, n, held[0], position, now_ms)
         removed: list[Entry] = []
         if op.removes:
             removed = self.entries.remove(op.key, op.removes)
@@ -465,15 +465,16 @@ class Replica:
             self.uploads.note(op.key)
         return Effect(op, entry, removed)
 
-    def _put(self, change: Change, op: Op, gone: Entry | None, position: int, now_ms: int) -> Effect:
+    def _put(self, change: Change, n: int, gone: Entry | None, position: int, now_ms: int) -> Effect:
         """Apply the operation that is made most: a register's value, in the place of the one that the key holds.
 
         The rest of :meth:`_apply_op` does the same; here it takes 9 µs and not 22.
         """
+        op = change.ops[n]
         ledger, hashed = self._ledger, op.value_hash
         assert hashed is not None
         ledger.row += 1
-        dot = new_row(Dot, (change.writer, change.seq, 0))
+        dot = new_row(Dot, (change.writer, change.seq, n))
         entry = Entry(ledger.row, dot, op.key, op.sub, _REGISTER, change.hlc, change.agent, op.value, hashed, None)
         if gone is None:
             self.entries.add(entry)

@@ -50,19 +50,19 @@ def _batched(draft: Draft, item: object, index: int, of_batch: Mapping[str, obje
     ``of_batch``: what the whole batch has one of, as its rights were checked by. A part that says otherwise would be
     done where its author did not mean it.
     """
-    match item:
-        case [str(name), dict(arguments)] if name in WRITES and name not in ALONE:
-            try:
-                for what, wanted in of_batch.items():
-                    if what in arguments and arguments[what] != wanted:
-                        raise InvalidRequest(f"it names a {what} of its own; a batch has one {what} as a whole")
-                return WRITES[name](draft, arguments)
-            except CrdtSyncError as error:
-                raise _of_batch(error, index, name) from None
-            except NotYet as not_yet:
-                if not_yet.otherwise is not None:
-                    _of_batch(not_yet.otherwise, index, name)
-                raise
+    name, arguments = item if type(item) is list and len(item) == 2 else ("", None)
+    if type(name) is str and type(arguments) is dict and name in WRITES and name not in ALONE:
+        try:
+            for what, wanted in of_batch.items():
+                if what in arguments and arguments[what] != wanted:
+                    raise InvalidRequest(f"it names a {what} of its own; a batch has one {what} as a whole")
+            return WRITES[name](draft, arguments)
+        except CrdtSyncError as error:
+            raise _of_batch(error, index, name) from None
+        except NotYet as not_yet:
+            if not_yet.otherwise is not None:
+                _of_batch(not_yet.otherwise, index, name)
+            raise
     raise _of_batch(
         InvalidRequest(
             "each item of a batch is [operation, arguments], "

@@ -170,7 +170,7 @@ def _without_values(
         if place < 0:
             yield row
             continue
-        yield row._replace(value=InChange(position, place, len(value)))  # type: ignore[arg-type]
+        yield (*row[:_VALUE], InChange(position, place, len(value)), *row[_VALUE + 1 :])
         place += len(value)
 
 
@@ -184,8 +184,12 @@ def _records(rows: list[Any]) -> Iterator[list[Any]]:
     record: list[Any] = []
     size_bytes = 0
     for row in rows:
-        row_bytes = sum([len(field) for field in row if type(field) is bytes])
-        row_bytes += sum([field.size_bytes for field in row if type(field) is InChange])
+        row_bytes = 0
+        for field in row:
+            if type(field) is bytes:
+                row_bytes += len(field)
+            elif type(field) is InChange:
+                row_bytes += field.size_bytes
         if record and (len(record) == SLICE_ROWS or size_bytes + row_bytes > SLICE_BYTES):
             yield record
             record, size_bytes = [], 0
