@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from crdtsync.coordination.claim_record import Claim
     from crdtsync.coordination.questions import Answer, Question
     from crdtsync.coordination.shapes import Text
-    from crdtsync.coordination.task_record import Task
+    from crdtsync.coordination.task_record import GiveBack, Task, TaskFailed
 
 _MODULES = {
     "Answer": "questions",
@@ -57,6 +57,7 @@ _MODULES = {
     "AsyncReaction": "aio.reactions",
     "AsyncWorker": "aio.work",
     "Claim": "claim_record",
+    "GiveBack": "task_record",
     "Job": "blocking.work",
     "Lease": "blocking.claims",
     "Model": "blocking.model",
@@ -67,6 +68,7 @@ _MODULES = {
     "Question": "questions",
     "Reaction": "blocking.reactions",
     "Task": "task_record",
+    "TaskFailed": "task_record",
     "Text": "shapes",
     "Worker": "blocking.work",
 }
@@ -82,6 +84,7 @@ __all__ = [
     "AsyncReaction",
     "AsyncWorker",
     "Claim",
+    "GiveBack",
     "Job",
     "Lease",
     "Model",
@@ -92,6 +95,7 @@ __all__ = [
     "Question",
     "Reaction",
     "Task",
+    "TaskFailed",
     "Text",
     "Worker",
 ]

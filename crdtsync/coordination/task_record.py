@@ -8,11 +8,12 @@ highest fence. So a result is never lost to an older state, and a second result 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crdtsync.client import Entry
+from crdtsync.errors import InvalidRequest
 
 OPEN, CLAIMED, DONE, FAILED = "open", "claimed", "done", "failed"
 STATES = (OPEN, CLAIMED, FAILED, DONE)
@@ -25,6 +26,16 @@ VANISHED_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 3600.0
 AFTER_MAX = 100
 ERROR_CHARS_MAX = 2000
+
+
+class TaskFailed(Exception):
+    """Raised by a handler: the attempt has failed, and this says why, to people. Any other exception does it too, but
+    tells the name of its class as well.
+    """
+
+
+class GiveBack(Exception):
+    """Raised by a handler: the task is open again at once, as if this attempt had not been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,41 @@ def _task(entry: Entry) -> Task | None:
         return None
     stored = {name: value[name] for name in _STORED}
     return Task(entry.key, **(stored | {"after": tuple(str(key) for key in value["after"])}))
+
+
+def new_task(
+    key: str,
+    input: Any,  # noqa: A002  # the word of the field
+    role: str | None,
+    priority: int,
+    delay_s: float,
+    after: str | Iterable[str],
+    attempts: int,
+    backoff_s: float,
+    now_ms: int,
+) -> Task:
+    """A task that nobody has begun.
+
+    :raises InvalidRequest: workers could make nothing of it.
+    """
+    keys = (after,) if isinstance(after, str) else tuple(after)
+    for name, number in (("priority", priority), ("attempts", attempts)):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise InvalidRequest(f"{name} of a task is a whole number, not {number!r}")
+    if not isinstance(role, (str, type(None))):
+        raise InvalidRequest(f"role of a task is a string, not {role!r}")
+    if not all(isinstance(each, str) for each in keys):
+        raise InvalidRequest(f"what a task comes after is keys of tasks, not {keys!r}")
+    if attempts < 1 or len(keys) > AFTER_MAX or key in keys:
+        raise InvalidRequest(f"a task has 1 attempt or more, and comes after {AFTER_MAX} others at most, not itself")
+    not_before_ms = now_ms + round(delay_s * 1000) if delay_s else 0
+    return Task(key, OPEN, input, role, priority, not_before_ms, keys, attempts_max=attempts, backoff_s=backoff_s)
+
+
+def told(error: Exception) -> str:
+    """Why an attempt has failed, in words."""
+    said = str(error) if isinstance(error, TaskFailed) else f"{type(error).__name__}: {error}"
+    return said[:ERROR_CHARS_MAX] or TaskFailed.__name__
 
 
 def backoff_ms(task: Task) -> int:

@@ -141,22 +141,99 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     shell.ok("task", "put", "tasks/2", "null", "--after-task", "tasks/1", "--attempts", "1")
     assert shell("task", "put", "tasks/1", "1").status == 1
     ends = "read task; case $task in *tasks/2*) exit 3;; esac; echo '{\"got\": 4}'"
-    assert (
-        shell.ok("work", "tasks/**", "--drain", "-n", "2", "--", "sh", "-c", ends) == "tasks/1: done\ntasks/2: status 3"
-    )
+    drained = shell("work", "tasks/**", "--drain", "-n", "2", "--", "sh", "-c", ends)
+    assert (drained.status, drained.out) == (1, "tasks/1: done\ntasks/2: 'sh' failed with status 3\n")
+    assert drained.err == "crdtsync: 1 task failed, 0 left that can never be done\n"
     rows = [json.loads(line) for line in shell.ok("tasks", "tasks/", "--json").splitlines()]
     assert [(row["state"], row["result"]) for row in rows] == [("done", {"got": 4}), ("failed", None)]
-    assert "ChildProcessError: status 3" in shell.ok("tasks")
+    assert "'sh' failed with status 3" in shell.ok("tasks")
     assert (shell("task", "retry", "tasks/2").status, shell("task", "retry", "tasks/2").status) == (0, 1)
-    limited = shell.ok("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
-    assert limited == "tasks/2: took too long"
-    shell.ok("task", "retry", "tasks/2")
+    limited = shell("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
+    assert limited.out == "tasks/2: 'sleep' took longer than 0.2 s\n"
+
+
+def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("task", "put", "tasks/1", "1", "--attempts", "1")
     with shell.start("work", "tasks/**", "--", "sh", "-c", "echo begun >&2; exec sleep 600") as run:
         assert run.process.stderr is not None
         assert run.process.stderr.readline() == b"begun\n"
         run.process.send_signal(signal.SIGTERM)
-        assert run.process.wait() == 0
-    assert [task.state for task in daemon.client("ann").tasks("tasks/2")] == ["failed"]
+        assert (run.line(), run.process.wait()) == ("tasks/1: given back\n", 0)
+    found = one(daemon.client("ann"), "tasks/1")
+    assert (found.state, found.attempts, found.error) == ("open", 0, "")
+    assert shell.ok("work", "tasks/**", "--drain", "--", "true") == "tasks/1: done"
+
+
+def test_a_command_that_is_not_there_costs_no_attempt(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("task", "put", "tasks/1", "1")
+    for command in (["work", "tasks/**", "--drain"], ["on", "tasks/**", "--role", "critic"]):
+        refused = shell(*command, "--", "no-such-command")
+        assert (refused.status, refused.err) == (127, "crdtsync: 'no-such-command' was not found\n")
+    assert one(daemon.client("ann"), "tasks/1").attempts == 0
+
+
+def test_results_are_stored_though_nobody_reads_what_is_printed(daemon: Daemon, tmp_path: Path):
+    state = daemon.client("ann")
+    for n in range(3):
+        state.put_task(f"tasks/{n}")
+    shell = Shell(daemon.socket, tmp_path)
+    with shell.start("work", "tasks/**", "--", "echo", "7") as run:
+        assert run.process.stdout is not None
+        run.process.stdout.close()
+        assert run.process.wait() == 141
+    found = state.tasks("tasks/")
+    assert {task.state for task in found} <= {"done", "open"}
+    assert [task.result for task in found if task.state == "done"] == [7]
+
+
+def test_tasks_that_can_never_be_done_are_named_at_the_end(daemon: Daemon, tmp_path: Path):
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("task", "put", "tasks/1", "1", "--after-task", "tasks/2")
+    shell.ok("task", "put", "tasks/2", "1", "--after-task", "tasks/1")
+    shell.ok("task", "put", "tasks/3", "1", "--after-task", "tasks/absent")
+    shell.ok("task", "put", "before/1", "1")
+    shell.ok("task", "put", "tasks/4", "1", "--after-task", "before/1")
+    assert "before/1 is not there" not in shell.ok("tasks", "tasks/4")
+    drained = shell("work", "tasks/**", "--drain", "--", "true")
+    assert (drained.status, drained.out) == (1, "")
+    assert drained.err.splitlines() == [
+        "crdtsync: tasks/1 is left: it waits for itself",
+        "crdtsync: tasks/2 is left: it waits for itself",
+        "crdtsync: tasks/3 is left: tasks/absent is not there",
+        "crdtsync: 0 tasks failed, 3 left that can never be done",
+    ]
+
+
+async def no_function() -> None:
+    """Is a coroutine function."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"priority": "5"}, {"priority": True}, {"attempts": 1.5}, {"attempts": 0}, {"role": 5}, {"after": [5]},
+     {"after": "tasks/1"}],
+    ids=str,
+)  # fmt: skip
+def test_a_task_that_no_worker_could_read_is_refused(daemon: Daemon, options: dict[str, Any]):
+    with pytest.raises(InvalidRequest):
+        daemon.client("ann").put_task("tasks/1", 1, **options)
+
+
+def test_one_key_may_stand_for_a_list_of_them(daemon: Daemon):
+    state = daemon.client("ann")
+    state.put_task("tasks/2", 1, after="tasks/1")
+    assert one(state, "tasks/2").after == ("tasks/1",)
+
+
+@pytest.mark.parametrize("handler", [None, 5, no_function])
+def test_what_is_no_handler_is_refused_at_once(daemon: Daemon, handler: Any):
+    state = daemon.client("ann")
+    with pytest.raises(InvalidRequest):
+        state.work("tasks/**", handler)
+    with pytest.raises(InvalidRequest):
+        state.on("tasks/**", handler, role="critic")
 
 
 async def test_the_same_for_asyncio(daemon: Daemon):

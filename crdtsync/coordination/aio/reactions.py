@@ -18,7 +18,7 @@ from crdtsync.client import Event
 from crdtsync.client.session.causes import CAUSES_MAX, caused_by, causes_of
 from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.aio.claims import AsyncLease
-from crdtsync.coordination.background.aio import call
+from crdtsync.coordination.background.aio import call, check_handler
 from crdtsync.coordination.claim_record import PREFIX as CLAIMS
 from crdtsync.errors import ClaimHeld, InvalidRequest, Timeout
 
@@ -49,6 +49,7 @@ class AsyncReaction:
     ) -> None:
         if not 1 <= rounds <= CAUSES_MAX:
             raise InvalidRequest(f"rounds must be 1 to {CAUSES_MAX}, not {rounds}")
+        check_handler(handler)
         self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
         self._left_out = (PROGRESS, ALARMS) if self._prefix.startswith(CLAIMS) else (PROGRESS, ALARMS, CLAIMS)

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client import Entry
 from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.aio.claims import AsyncLease
-from crdtsync.coordination.background.aio import call, wake_up, woken
+from crdtsync.coordination.background.aio import call, check_handler, wake_up, woken
 from crdtsync.coordination.claim_record import PREFIX, Patience, claims_in
 from crdtsync.coordination.task_board import Board
 from crdtsync.coordination.task_record import (
-    AFTER_MAX,
     CLAIMED,
     DONE,
-    ERROR_CHARS_MAX,
     FAILED,
     KEPT_S,
     OPEN,
     VANISHED_MAX,
+    GiveBack,
     Task,
     backoff_ms,
+    new_task,
     task_in,
+    told,
 )
-from crdtsync.errors import ClaimHeld, InvalidRequest, InvalidValue, TooLarge, VersionMismatch
+from crdtsync.errors import ClaimHeld, InvalidValue, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client import AsyncMirror
@@ -85,8 +86,11 @@ class AsyncWorker:
         self._board = Board(role, self._patience)
         self._random = Random()
         self._news: deque[set[str]] = deque()
+        check_handler(handler)
         self._wake = wake_up()
         self._is_stopped = False
+        self.on_end: Callable[[Task], object] | None = None
+        """Called with the task when it is stored how an attempt at it has ended. What it raises ends the run."""
         self.done = 0
         self.failed = 0
 
@@ -99,7 +103,8 @@ class AsyncWorker:
         """Work until :meth:`stop`, or with ``drain`` until nothing is left to do, now or later; how many were done.
 
         A handler that raises has failed at the task, which is then open again after a while, or ``failed`` after the
-        last attempt. Any error of the shared state itself ends the run.
+        last attempt; with :class:`GiveBack` it is open again at once. Tasks that come after one that has failed, or is
+        not there, are not waited for. Any error of the shared state itself ends the run.
         """
         async with (
             self._state.mirror(self._prefix, on_change=self._changed) as tasks,
@@ -188,6 +193,9 @@ class AsyncWorker:
     async def _do(self, task: Task, version: str, lease: AsyncLease) -> None:
         try:
             result = await call(self._handler, AsyncJob(task, task.attempts, lease))
+        except GiveBack:
+            await self._end(task, version, task.record(state=OPEN, attempts=task.attempts - 1, error=""), lease)
+            return
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             await self._end(task, version, _failure(task, error), lease)
             return
@@ -205,9 +213,12 @@ class AsyncWorker:
             if value["state"] != DONE or not _is_there(task, mismatch.current):
                 return
             await lease.release_with(lambda batch: batch.set(task.key, value, seen=version, ttl=ttl))
-        self._board.put(task.key, Task(task.key, **(value | {"after": task.after})))
-        self.done += value["state"] == DONE
-        self.failed += value["state"] != DONE
+        ended = Task(task.key, **(value | {"after": task.after}))
+        self._board.put(task.key, ended)
+        self.done += ended.state == DONE
+        self.failed += bool(ended.error)
+        if self.on_end is not None:
+            await call(self.on_end, ended)
 
 
 def _now() -> tuple[int, float]:
@@ -215,10 +226,9 @@ def _now() -> tuple[int, float]:
 
 
 def _failure(task: Task, error: Exception) -> dict[str, Any]:
-    said = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
     if task.attempts >= task.attempts_max:
-        return task.record(state=FAILED, error=said)
-    return task.record(state=OPEN, error=said, not_before_ms=_now()[0] + backoff_ms(task))
+        return task.record(state=FAILED, error=told(error))
+    return task.record(state=OPEN, error=told(error), not_before_ms=_now()[0] + backoff_ms(task))
 
 
 def _is_there(task: Task, entry: Entry | None) -> bool:
@@ -238,19 +248,13 @@ async def put_task(
     role: str | None,
     priority: int,
     delay_s: float,
-    after: Iterable[str],
+    after: str | Iterable[str],
     attempts: int,
     backoff_s: float,
     w: WriteConcern,
 ) -> Written:
     """Put a task where there is none."""
-    keys = tuple(after)
-    if attempts < 1 or len(keys) > AFTER_MAX:
-        raise InvalidRequest(f"a task has 1 attempt or more, and comes after {AFTER_MAX} others at most")
-    not_before_ms = _now()[0] + round(delay_s * 1000) if delay_s else 0
-    task = Task(
-        key, OPEN, input, role, priority, not_before_ms, keys, attempts_max=attempts, backoff_s=backoff_s
-    )  # fmt: skip
+    task = new_task(key, input, role, priority, delay_s, after, attempts, backoff_s, _now()[0])
     return await state.session().set(key, task.record(), if_absent=True, w=w)
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from crdtsync.errors import InvalidRequest
+
 
 class AsyncBackground:
     """Runs a coroutine function until that returns. Whoever wants it to end tells it so, and joins it."""
@@ -29,6 +31,15 @@ class AsyncBackground:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.result()
+
+
+def check_handler(handler: Callable[..., object]) -> None:
+    """A function or a coroutine function.
+
+    :raises InvalidRequest: it is neither.
+    """
+    if not callable(handler):
+        raise InvalidRequest(f"a handler is a function or a coroutine function, not {handler!r}")
 
 
 async def call(function: Callable[..., object], *arguments: Any) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from crdtsync.errors import InvalidRequest
 
 
 class Background:
@@ -38,6 +41,15 @@ class Background:
             self._run()
         except BaseException as error:  # noqa: BLE001  # for who joins it
             self._error = error
+
+
+def check_handler(handler: Callable[..., object]) -> None:
+    """A function that is no coroutine function.
+
+    :raises InvalidRequest: it is something else.
+    """
+    if not callable(handler) or inspect.iscoroutinefunction(handler):
+        raise InvalidRequest(f"a handler is a function (a coroutine function goes with AsyncClient), not {handler!r}")
 
 
 def call(function: Callable[..., object], *arguments: Any) -> Any:

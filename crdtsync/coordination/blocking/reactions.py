@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from crdtsync.client import Event
 from crdtsync.client.session.causes import CAUSES_MAX, caused_by, causes_of
 from crdtsync.client.values.patterns import check_new_pattern
-from crdtsync.coordination.background.blocking import call
+from crdtsync.coordination.background.blocking import call, check_handler
 from crdtsync.coordination.blocking.claims import Lease
 from crdtsync.coordination.claim_record import PREFIX as CLAIMS
 from crdtsync.errors import ClaimHeld, InvalidRequest, Timeout
@@ -51,6 +51,7 @@ class Reaction:
     ) -> None:
         if not 1 <= rounds <= CAUSES_MAX:
             raise InvalidRequest(f"rounds must be 1 to {CAUSES_MAX}, not {rounds}")
+        check_handler(handler)
         self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix
         self._left_out = (PROGRESS, ALARMS) if self._prefix.startswith(CLAIMS) else (PROGRESS, ALARMS, CLAIMS)

@@ -36,9 +36,9 @@ STATUSES = {
     6: "the key has to be resolved first",
     BUG: "a bug; `CRDTSYNC_DEBUG=1` shows where",
     FILE: "a file or stdout cannot be read or written",
-    NOT_EXECUTABLE: "the command of `update` or `edit` cannot be run",
-    NOT_FOUND: "the command of `update` or `edit` is not found",
-    INTERRUPTED: "ended by Ctrl-C, also `watch` and `log -f`",
+    NOT_EXECUTABLE: "the command that was to be run (`update`, `edit`, `claim`, `work`, `on`) cannot be",
+    NOT_FOUND: "that command is not found",
+    INTERRUPTED: "ended by Ctrl-C, also `watch` and `log -f`; `work` and `on` end with 0",
     PIPE_CLOSED: "the reader of stdout went away, as in `crdtsync watch | head -1`",
 }
 """What each exit status means, as the page of the command line says it; errors of the daemon have 2 to 6."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,15 @@ Result = TypeVar("Result")
 
 END_S = 10.0
 """So long a command may take to end after SIGTERM; then it is killed."""
+
+
+def check(command: Sequence[str]) -> None:
+    """Before anything is begun for whose sake it runs.
+
+    :raises CommandFailed: there is no such command.
+    """
+    if shutil.which(command[0]) is None and not os.path.exists(command[0]):
+        raise CommandFailed(f"{command[0]!r} was not found", status=NOT_FOUND, code="command_failed")
 
 
 class Child:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
-from crdtsyncd.cli.commands.together.children import Child, until_told
+from crdtsyncd.cli.commands.together.children import Child, check, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import DURATION, TEXT
@@ -66,6 +66,7 @@ def on(
         if status:
             raise CommandFailed(f"{command[0]!r} failed with {status}", status=status, code="command_failed")
 
+    check(command)
     with connect(settings) as client:
         reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own, rounds=rounds, every_host=every_host)
 

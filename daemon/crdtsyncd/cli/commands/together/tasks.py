@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
-from crdtsyncd.cli.commands.together.children import Child, until_told
+from crdtsyncd.cli.commands.together.children import Child, check, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.errors import absent
+from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, KEY, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import (
     concern_option,
@@ -23,6 +23,7 @@ from crdtsyncd.cli.shared_options import (
     value_of,
 )
 from crdtsyncd.cli.show import output
+from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
     from crdtsync import Client
@@ -126,8 +127,17 @@ def tasks(settings: Settings, prefix: str, state: str | None, is_watching: bool)
 def _rows(client: Client, prefix: str, state: str | None) -> list[dict[str, Any]]:
     from crdtsync.coordination.task_record import blocked_by
 
-    found = {one.key: one for one in client.tasks(prefix)}
-    return [_fields(one, blocked_by(one, found)) for one in found.values() if state in (None, one.state)]
+    listed = client.tasks(prefix)
+    found = _with_first(client, listed)
+    return [_fields(one, blocked_by(one, found)) for one in listed if state in (None, one.state)]
+
+
+def _with_first(client: Client, listed: list[Task]) -> dict[str, Task]:
+    """Tasks by key, with those that they come after."""
+    found = {one.key: one for one in listed}
+    for key in {key for one in listed for key in one.after} - found.keys():
+        found.update((one.key, one) for one in client.tasks(key) if one.key == key)
+    return found
 
 
 def _show(settings: Settings, rows: list[dict[str, Any]]) -> None:
@@ -201,14 +211,18 @@ def work(
     Of the tasks whose keys match PATTERN: * is one part of a key, ** any number of parts. CMD finds on its stdin an
     object with key, input, attempt and fence, and prints the result: JSON, or else a text. If CMD fails, the task is
     tried again later. A worker holds the claim on its task; if it dies, another one begins the task anew at once, and
-    if its host does, after --ttl. Each task that is over is printed.
+    if its host does, after --ttl. If this is told to end, it gives its tasks back. How each attempt ended is printed.
+    With --drain the exit status is 1 if a task has failed, or waits for one that can never be done.
 
     \b
     Example:
       crdtsync work 'tasks/**' -n 4 -- ./summarise
     """
+    from crdtsync.coordination import GiveBack, TaskFailed
+
     running: set[Child] = set()
     lock = Lock()
+    failed: set[str] = set()
 
     def handle(job: Job) -> object:
         given = {"key": job.key, "input": job.input, "attempt": job.attempt, "fence": job.lease.fence}
@@ -223,8 +237,22 @@ def work(
         finally:
             with lock:
                 running.discard(child)
-        _report(settings, job, "took too long" if child.is_late else f"status {status}" if status else "")
+        if status and is_ending and not child.is_late:
+            raise GiveBack
+        if status:
+            how = f"took longer than {limit:g} s" if child.is_late else f"failed with status {status}"
+            raise TaskFailed(f"{command[0]!r} {how}")
         return _result(child.output)
+
+    def tell(ended: Task) -> None:
+        failure = ended.error if ended.state != "done" else ""
+        how = "given back" if ended.state == "open" and not failure else failure or "done"
+        if ended.state == "failed":
+            failed.add(ended.key)
+        fields = {"key": ended.key, "attempt": ended.attempts, "state": ended.state, "error": failure}
+        with lock:
+            output.result(settings, f"{ended.key}: {how}", fields)
+            output.flush()
 
     workers: list[Worker] = []
     is_ending: list[int] = []
@@ -245,17 +273,34 @@ def work(
             finally:
                 end(0)
 
+    check(command)
     with connect(settings) as client:
         workers += [client.work(pattern, handle, role=role, ttl=ttl) for _ in range(count)]
+        for worker in workers:
+            worker.on_end = tell
         until_told(run, end)
+        if drain:
+            _check_drained(client, pattern, role, failed)
 
 
-def _report(settings: Settings, job: Job, failure: str) -> None:
-    fields = {"key": job.key, "attempt": job.attempt, "error": failure}
-    output.result(settings, f"{job.key}: {failure or 'done'}", fields)
-    output.flush()
-    if failure:
-        raise ChildProcessError(failure)
+def _check_drained(client: Client, pattern: str, role: str | None, failed: set[str]) -> None:
+    """Say which tasks can never be done, and that some have failed."""
+    from crdtsync.client.values.patterns import check_new_pattern
+    from crdtsync.coordination.task_record import blocked_by
+
+    wanted = check_new_pattern(pattern)
+    left = [
+        one
+        for one in client.tasks(pattern if wanted.is_exact else wanted.prefix)
+        if wanted.matches(one.key) and one.role == role and one.state == "open"
+    ]
+    found = _with_first(client, left)
+    blocked = {one.key: why for one in left if (why := blocked_by(one, found))}
+    for key, why in blocked.items():
+        output.warning(f"{key} is left: {why}")
+    if failed or blocked:
+        told = f"{counted(len(failed), 'task')} failed, {len(blocked):,} left that can never be done"
+        raise CommandFailed(told, status=ABSENT, code="failed")
 
 
 def _result(printed: bytes) -> object:
