@@ -10,8 +10,9 @@ Pydantic is imported only where it is used already: by a class that is a Pydanti
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
 from functools import partial
 from importlib import import_module
 from types import NoneType, UnionType
@@ -54,14 +55,28 @@ class FieldShape(NamedTuple):
     default: Callable[[], object] | None
 
 
+class Absent(Enum):
+    """What a field of a TypedDict is that may be missing."""
+
+    ABSENT = "absent"
+
+
 def fields_of(shape: type[Any]) -> dict[str, FieldShape]:
     """The fields of a dataclass, TypedDict or Pydantic model, by name.
 
     :raises InvalidRequest: it is none, or a field has a type that cannot be kept; the message names it.
     """
-    hints = get_type_hints(shape, include_extras=True)
     defaults = _defaults(shape)
-    return {name: _field(f"{shape.__name__}.{name}", hints[name], default) for name, default in defaults.items()}
+    is_pydantic = _is_pydantic(shape)
+    if is_pydantic:  # its constraints stand beside the type, however they were written
+        infos = shape.model_fields.items()
+        hints = {name: _annotated(info.annotation, info.metadata) for name, info in infos}
+    else:
+        hints = get_type_hints(shape, include_extras=True)
+    return {
+        name: _field(f"{shape.__name__}.{name}", hints[name], default, is_pydantic)
+        for name, default in defaults.items()
+    }
 
 
 def _defaults(shape: type[Any]) -> dict[str, Callable[[], object] | None]:
@@ -73,7 +88,7 @@ def _defaults(shape: type[Any]) -> dict[str, Callable[[], object] | None]:
             found[field.name] = factory if field.default is MISSING else partial(_same, field.default)
         return found
     if is_typeddict(shape):
-        return dict.fromkeys(shape.__annotations__)
+        return {name: _default_of(shape, name, hint) for name, hint in _members(shape).items()}
     if _is_pydantic(shape):
         return {
             name: None if info.is_required() else partial(info.get_default, call_default_factory=True)
@@ -82,14 +97,24 @@ def _defaults(shape: type[Any]) -> dict[str, Callable[[], object] | None]:
     raise InvalidRequest(f"a model is a dataclass, TypedDict or Pydantic model, not {shape!r}")
 
 
+def _default_of(typed: Any, name: str, hint: Any) -> Callable[[], object] | None:
+    if get_origin(hint) in (Required, NotRequired):  # the class itself does not know, where annotations are strings
+        return None if get_origin(hint) is Required else _absent
+    return None if name in typed.__required_keys__ else _absent
+
+
+def _absent() -> Absent:
+    return Absent.ABSENT
+
+
 def _same(value: object) -> object:
     return value
 
 
-def _field(name: str, hint: Any, default: Callable[[], object] | None) -> FieldShape:
+def _field(name: str, hint: Any, default: Callable[[], object] | None, is_pydantic: bool) -> FieldShape:
     hint, notes = _bare(hint)
     origin, arguments = get_origin(hint) or hint, get_args(hint)
-    kind, element = "register", hint
+    kind, element = "register", _annotated(hint, notes) if is_pydantic else hint
     if operator.add in notes:
         if origin is list:
             kind, element = "log", arguments[0] if arguments else Any
@@ -105,16 +130,22 @@ def _field(name: str, hint: Any, default: Callable[[], object] | None) -> FieldS
         if arguments and arguments[0] is not str:
             raise InvalidRequest(f"{name}: the names of a map are strings, not {arguments[0]!r}")
         kind, element = "map", arguments[1] if arguments else Any
+    if default in (None, _absent):
+        default = _EMPTY.get(kind, default)
     if kind in ("counter", "text"):
-        return FieldShape(kind, None, _same, _same, default or _EMPTY[kind])
+        return FieldShape(kind, None, _same, _same, default)
     try:
-        schema, load, dump = _form(element)
+        schema, load, dump = _form(element, is_pydantic)
     except InvalidRequest as error:
         raise InvalidRequest(f"{name}: {error.message}") from None
     whole = {"additionalProperties": schema} if kind == "map" else schema
     if kind == "map" and "$defs" in schema:  # references lead from the top
         whole = {"additionalProperties": {k: v for k, v in schema.items() if k != "$defs"}, "$defs": schema["$defs"]}
-    return FieldShape(kind, whole or None, load, dump, default or _EMPTY.get(kind))
+    return FieldShape(kind, whole or None, load, dump, default)
+
+
+def _annotated(hint: Any, notes: Sequence[object]) -> Any:
+    return Annotated[(hint, *notes)] if notes else hint
 
 
 def _bare(hint: Any) -> tuple[Any, tuple[object, ...]]:
@@ -129,9 +160,9 @@ def _bare(hint: Any) -> tuple[Any, tuple[object, ...]]:
 # -- values -----------------------------------------------------------------------------------------------------
 
 
-def _form(hint: Any) -> tuple[dict[str, Any], Callable[[Any], Any], Callable[[Any], Any]]:
+def _form(hint: Any, is_pydantic: bool) -> tuple[dict[str, Any], Callable[[Any], Any], Callable[[Any], Any]]:
     """The JSON Schema of a type, and the ways from and to what is stored."""
-    if _has_pydantic(hint):
+    if is_pydantic or _has_pydantic(hint):
         adapter = import_module("pydantic").TypeAdapter(hint)
         return adapter.json_schema(), adapter.validate_python, partial(adapter.dump_python, mode="json")
     return _schema(hint), partial(_loaded, hint), _dumped
@@ -177,8 +208,6 @@ def _schema(hint: Any, depth: int = 0) -> dict[str, Any]:
         return {"type": "object", **({"additionalProperties": inner(arguments[1])} if arguments else {})}
     if _is_record(hint):
         required = [name for name, default in _defaults(hint).items() if default is None]
-        if is_typeddict(hint):
-            required = sorted(hint.__required_keys__)
         return {
             "type": "object",
             "properties": {name: inner(member) for name, member in _members(hint).items()},

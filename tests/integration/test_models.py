@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, assert_type
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from crdtsync import AsyncClient, InvalidRequest, SchemaMismatch
 from crdtsync.coordination import Model, Text
@@ -39,6 +40,7 @@ class Typed(TypedDict):
     goal: str
     findings: Annotated[list[dict[str, Any]], operator.add]
     tags: NotRequired[set[str]]
+    note: NotRequired[str]
 
 
 class Source(BaseModel):
@@ -47,7 +49,8 @@ class Source(BaseModel):
 
 
 class Report(BaseModel):
-    title: str = "untitled"
+    title: str = Field("untitled", min_length=2)
+    until: datetime | None = None
     best: Source | None = None
     sources: Annotated[list[Source], operator.add] = []
     by_name: dict[str, Source] = {}
@@ -59,8 +62,8 @@ def test_the_annotation_says_the_kind():
         "goal": "register", "findings": "log", "tags": "set", "spent": "counter", "owners": "map", "notes": "text",
         "state": "register",
     }  # fmt: skip
-    assert [shape.kind for shape in fields_of(Typed).values()] == ["register", "log", "set"]
-    assert [shape.kind for shape in fields_of(Report).values()] == ["register", "register", "log", "map"]
+    assert [shape.kind for shape in fields_of(Typed).values()] == ["register", "log", "set", "register"]
+    assert [shape.kind for shape in fields_of(Report).values()] == ["register", "register", "register", "log", "map"]
 
 
 @dataclass
@@ -123,6 +126,8 @@ def test_a_model_is_written_and_read_by_its_types(daemon: Daemon):
         plan.findings.set([])
     with pytest.raises(AttributeError, match="no field 'gaol'"):
         plan.gaol  # noqa: B018
+    with pytest.raises(AttributeError, match=r"model\.goal\.set"):
+        plan.goal = "lost"
 
 
 async def test_pydantic_models_and_typed_dicts_do_the_same(daemon: Daemon):
@@ -133,10 +138,13 @@ async def test_pydantic_models_and_typed_dicts_do_the_same(daemon: Daemon):
         await report.sources.append(Source(url="a", rank=1))
         await report.best.set(Source(url="b"))
         await report.by_name.merge({"a": Source(url="a")})
+        await report.until.set(datetime(2027, 1, 2, tzinfo=UTC))
         found = await report.read()
-        assert (found.sources, found.best, found.by_name) == (
-            [Source(url="a", rank=1)], Source(url="b"), {"a": Source(url="a")},
+        assert (found.sources, found.best, found.by_name, found.until) == (
+            [Source(url="a", rank=1)], Source(url="b"), {"a": Source(url="a")}, datetime(2027, 1, 2, tzinfo=UTC),
         )  # fmt: skip
+        with pytest.raises(SchemaMismatch, match="minLength|short"):
+            await report.title.set("x")
         with pytest.raises(SchemaMismatch, match=r"\$\.x"):
             await state.merge("report/by_name", {"x": {"rank": "high"}})
         typed = state.model(Typed, "typed/")

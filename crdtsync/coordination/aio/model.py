@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.shapes import FieldShape, fields_of
+from crdtsync.coordination.shapes import Absent, FieldShape, fields_of
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class AsyncModel(Generic[T]):
         self._prefix = check_prefix(prefix)
         self._version = version
         self._fields = fields_of(shape)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"to write a field, call a method of it, such as model.{name}.set(…)")
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:  # Any: it has the methods of its kind, see the class
         shape = self.__dict__.get("_fields", {}).get(name)
@@ -59,20 +64,23 @@ class AsyncModel(Generic[T]):
     async def read(self, *, after: str | None = None) -> T:
         """All fields, as of one moment up to 1 MiB; with ``after`` (a token) it waits until this host holds that.
 
-        A field that nobody has written has its default; without one a log, set, map, counter or text is empty.
+        A field that nobody has written has its default; without one a log, set, map, counter or text is empty, and a
+        field of a TypedDict that may be missing is.
 
         :raises LookupError: a register has no value, and its field no default.
         """
         keys = [self._prefix + name for name in self._fields]
         stored = await self._state.get_many(keys, after=after)
-        return self._shape(**{name: self._loaded(name, stored) for name in self._fields})
+        values = {name: self._loaded(name, stored) for name in self._fields}
+        return self._shape(**{name: value for name, value in values.items() if value is not Absent.ABSENT})
 
     def _loaded(self, name: str, stored: dict[str, Any]) -> Any:
         key, field = self._prefix + name, self._fields[name]
         if key in stored:
             return _loaded(field, stored[key])
         if field.default is None:
-            raise LookupError(f"{key!r} has no value, and {self._shape.__name__}.{name} no default")
+            message = f"{key!r} has no value yet, and {self._shape.__name__}.{name} no default to be read instead"
+            raise LookupError(message)
         return field.default()
 
 
