@@ -105,7 +105,19 @@ def settled(name: str, entry: Entry | None) -> tuple[Answer, ...]:
 def too_late(name: str, current: Entry | None) -> VersionMismatch:
     """What who answers once more is told."""
     said = " and ".join(f"{one.value!r} by {one.agent} on {one.node}" for one in answers_in(current))
-    return VersionMismatch(f"{name!r} is answered already: {said}; to replace that, settle it", current=current)
+    how = f"crdtsync answer {name} VALUE --settle"
+    return VersionMismatch(f"{name!r} is answered already: {said}; to replace that: {how}", current=current)
+
+
+def check_same(name: str, question: str, options: list[Any], asked: Entry | None) -> None:
+    """Refuse to take the answer to another question for the answer to this one. What is not said may be anything."""
+    there = question_in(asked, None)
+    if there is None:
+        return
+    if question not in ("", there.question) or options not in ([], list(there.options)):
+        was = f"{there.question!r}" + (f" ({', '.join(map(str, there.options))})" if there.options else "")
+        how = "ask under another name; or anew=True (--anew) forgets that one and its answer"
+        raise InvalidRequest(f"{name!r} is another question already: {was}; {how}")
 
 
 def check_answer(question: Question, value: Any) -> None:

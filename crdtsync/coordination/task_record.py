@@ -130,7 +130,7 @@ def new_task(
     """
     keys = (after,) if isinstance(after, str) else tuple(after)
     for name, number in (("priority", priority), ("attempts", attempts)):
-        if not isinstance(number, int) or isinstance(number, bool):
+        if type(number) is not int:
             raise InvalidRequest(f"{name} of a task is a whole number, not {number!r}")
     if not isinstance(role, (str, type(None))):
         raise InvalidRequest(f"role of a task is a string, not {role!r}")

@@ -15,6 +15,7 @@ from crdtsync.coordination.questions import (
     ASKS,
     Question,
     check_answer,
+    check_same,
     question_in,
     question_record,
     settled,
@@ -53,8 +54,10 @@ async def ask(
     value = question_record(question, tuple(options), context, deadline_ms, default)
     if value["options"] and deadline_ms is not None and default not in value["options"]:
         raise InvalidRequest(f"the default {default!r} is none of the options")
-    with suppress(VersionMismatch):  # it was asked before, by this flow when it ran last
+    try:
         await session.set(ASKS + name, value, if_absent=True)
+    except VersionMismatch as mismatch:  # it was asked before, by this flow when it ran last
+        check_same(name, question, value["options"], mismatch.current)
     until_s = time.monotonic() + timeout_s
     async with session.watch(ANSWERS + name) as events:
         while True:

@@ -33,7 +33,7 @@ class AsyncBackground:
                 self._task.result()
 
 
-def check_handler(handler: Callable[..., object]) -> None:
+def check_handler(handler: object) -> None:
     """A function or a coroutine function.
 
     :raises InvalidRequest: it is neither.

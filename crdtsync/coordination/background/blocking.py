@@ -43,7 +43,7 @@ class Background:
             self._error = error
 
 
-def check_handler(handler: Callable[..., object]) -> None:
+def check_handler(handler: object) -> None:
     """A function that is no coroutine function.
 
     :raises InvalidRequest: it is something else.

@@ -42,7 +42,7 @@ def tools(sessions: Sessions) -> list[Tool]:
     async def ask_person(
         ctx: Context,
         name: Annotated[str, Field(description="A short name; call again with it to go on waiting.")],
-        question: str,
+        question: Annotated[str, Field(description="In the same words each time; another one needs another name.")],
         options: Annotated[tuple[str, ...], Field(description="What may be answered; none: anything.")] = (),
         timeout_s: Wait = 50,
     ) -> Annotated[CallToolResult, Answered]:

@@ -127,9 +127,10 @@ class CoordinationMethods(Methods):
         """Put a task for the workers of all hosts; durable as :meth:`set`: with ``w=2`` it outlives this host's disk.
 
         ``input`` is what its worker gets. Workers of ``role`` alone take it, those of higher ``priority`` first, not
-        before ``delay``, and when the tasks in ``after`` (a key, or several) are done. An attempt that fails is repeated
-        after ``backoff``, which doubles each time, until ``attempts`` are used up; then the task has ``failed``, and
-        waits for somebody to look at it: :meth:`retry_task`. A task is a register: who sets its key replaces it.
+        before ``delay``, and when the tasks in ``after`` (a key, or several) are done. An attempt that fails is
+        repeated after ``backoff``, which doubles each time, until ``attempts`` are used up; then the task has
+        ``failed``, and waits for somebody to look at it: :meth:`retry_task`. A task is a register: who sets its key
+        replaces it.
 
         :raises VersionMismatch: there is something under ``key``.
         """
@@ -151,11 +152,10 @@ class CoordinationMethods(Methods):
         """A worker for the tasks whose keys match ``pattern``; it works in its ``run()``.
 
         ``handler`` gets a :class:`~crdtsync.coordination.Job` and returns the result, a value as of :meth:`set`;
-        if it raises, the attempt has failed (:class:`~crdtsync.coordination.TaskFailed` with a sentence for people), or
-        with :class:`~crdtsync.coordination.GiveBack` has not been. It holds the claim on the task's key meanwhile, which is renewed at a
-        third of ``ttl``: if this process dies, another worker begins the task anew at once; if its host does, after
-        ``ttl``. While hosts see each other each task is done once; those that were cut off may both do it, and the
-        result with the higher fence counts.
+        if it raises, the attempt has failed, but for :class:`~crdtsync.coordination.GiveBack`. It holds the claim on
+        the task's key meanwhile, which is renewed at a third of ``ttl``: if this process dies, another worker begins
+        the task anew at once; if its host does, after ``ttl``. While hosts see each other each task is done once; those
+        that were cut off may both do it, and the result with the higher fence counts.
         """
         from crdtsync.coordination.blocking.work import Worker
 

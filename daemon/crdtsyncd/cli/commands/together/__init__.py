@@ -13,6 +13,7 @@ Modules:
 - ``presence``: ``who``
 - ``reactions``: ``on``
 - ``again``: ``--watch`` of what is a list
+- ``working``: workers that run a command for each task
 - ``children``: runs a command under a claim: its signals, its end
 
 What they stand on is :mod:`crdtsync.coordination`.

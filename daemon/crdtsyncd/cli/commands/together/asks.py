@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 def ask(settings: Settings, /, key: str, **options: Any) -> None:
     """Ask a person, wait for the answer, and print it.
 
-    Whoever asks under KEY again, also on another host, goes on waiting, or has the answer at once. With --timeout the
+    Whoever asks the same under KEY again, also on another host, goes on waiting, or has the answer at once; another
+    question is refused without --anew. With --timeout the
     exit status is 5 if nobody has answered by then; the question stays.
 
     \b
     Example:
       crdtsync ask deploy 'Ship it?' --option yes --option no
     """
+    if options["deadline"] is not None and options["default"] is None:
+        raise click.UsageError("--deadline needs --default, the answer if nobody gives another one")
     with connect(settings) as client:
         answer = client.ask(key, timeout=settings.timeout, **options)
     output.result(settings, _plain(answer), {"key": key, "answer": answer})

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsyncd.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
@@ -26,7 +27,7 @@ def check(command: Sequence[str]) -> None:
 
     :raises CommandFailed: there is no such command.
     """
-    if shutil.which(command[0]) is None and not os.path.exists(command[0]):
+    if shutil.which(command[0]) is None and not Path(command[0]).exists():
         raise CommandFailed(f"{command[0]!r} was not found", status=NOT_FOUND, code="command_failed")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
-from crdtsyncd.cli.commands.together.children import Child, check, until_told
+from crdtsyncd.cli.commands.together.children import check, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
@@ -27,7 +25,7 @@ from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
     from crdtsync import Client
-    from crdtsync.coordination import Job, Task, Worker
+    from crdtsync.coordination import Task
 
 STATES = ("open", "claimed", "done", "failed")
 role_option = click.option("--role", metavar="NAME", type=TEXT, help="Only workers of this role take the task.")
@@ -218,69 +216,18 @@ def work(
     Example:
       crdtsync work 'tasks/**' -n 4 -- ./summarise
     """
-    from crdtsync.coordination import GiveBack, TaskFailed
-
-    running: set[Child] = set()
-    lock = Lock()
-    failed: set[str] = set()
-
-    def handle(job: Job) -> object:
-        given = {"key": job.key, "input": job.input, "attempt": job.attempt, "fence": job.lease.fence}
-        child = Child(command, {"CRDTSYNC_TASK": job.key}, f"{output.record(given)}\n".encode())
-        with lock:
-            running.add(child)
-        if is_ending:  # told to end before it was among those that run
-            child.end()
-        job.lease.on_lost = child.end
-        try:
-            status = child.wait(limit)
-        finally:
-            with lock:
-                running.discard(child)
-        if status and is_ending and not child.is_late:
-            raise GiveBack
-        if status:
-            how = f"took longer than {limit:g} s" if child.is_late else f"failed with status {status}"
-            raise TaskFailed(f"{command[0]!r} {how}")
-        return _result(child.output)
-
-    def tell(ended: Task) -> None:
-        failure = ended.error if ended.state != "done" else ""
-        how = "given back" if ended.state == "open" and not failure else failure or "done"
-        if ended.state == "failed":
-            failed.add(ended.key)
-        fields = {"key": ended.key, "attempt": ended.attempts, "state": ended.state, "error": failure}
-        with lock:
-            output.result(settings, f"{ended.key}: {how}", fields)
-            output.flush()
-
-    workers: list[Worker] = []
-    is_ending: list[int] = []
-
-    def end(number: int) -> None:
-        is_ending.append(number)
-        for worker in workers:
-            worker.stop()
-        for child in list(running):
-            child.end()
-
-    def run() -> None:
-        with ThreadPoolExecutor(count) as pool:
-            ends = [pool.submit(worker.run, drain=drain) for worker in workers]
-            try:
-                for each in ends:
-                    each.result()
-            finally:
-                end(0)
+    from crdtsyncd.cli.commands.together.working import Working
 
     check(command)
+    working = Working(settings, command, limit)
     with connect(settings) as client:
-        workers += [client.work(pattern, handle, role=role, ttl=ttl) for _ in range(count)]
-        for worker in workers:
-            worker.on_end = tell
-        until_told(run, end)
+        for _ in range(count):
+            worker = client.work(pattern, working.handle, role=role, ttl=ttl)
+            worker.on_end = working.tell
+            working.workers.append(worker)
+        until_told(lambda: working.run(drain=drain), working.end)
         if drain:
-            _check_drained(client, pattern, role, failed)
+            _check_drained(client, pattern, role, working.failed)
 
 
 def _check_drained(client: Client, pattern: str, role: str | None, failed: set[str]) -> None:
@@ -301,11 +248,3 @@ def _check_drained(client: Client, pattern: str, role: str | None, failed: set[s
     if failed or blocked:
         told = f"{counted(len(failed), 'task')} failed, {len(blocked):,} left that can never be done"
         raise CommandFailed(told, status=ABSENT, code="failed")
-
-
-def _result(printed: bytes) -> object:
-    text = printed.decode(errors="replace").strip()
-    try:
-        return json_values.loads(text) if text else None
-    except json_values.NotStorable:  # no JSON, so it is a text
-        return text

@@ -1,0 +1,90 @@
+"""Commands as workers: each attempt at a task is one run of a command."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from crdtsyncd.cli.commands.together.children import Child
+from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.show import output
+
+from crdtsync.coordination import GiveBack, TaskFailed
+
+if TYPE_CHECKING:
+    from crdtsyncd.cli.command import Settings
+
+    from crdtsync.coordination import Job, Task, Worker
+
+
+class Working:
+    """Workers that run one command. ``failed``: the tasks that have failed for good. ``limit_s``: of one run."""
+
+    def __init__(self, settings: Settings, command: tuple[str, ...], limit_s: float | None) -> None:
+        self._settings = settings
+        self._command = command
+        self._limit_s = limit_s
+        self._running: set[Child] = set()
+        self._lock = Lock()
+        self._is_ending = False
+        self.workers: list[Worker] = []
+        self.failed: set[str] = set()
+
+    def run(self, *, drain: bool) -> None:
+        """Until all workers have ended."""
+        with ThreadPoolExecutor(len(self.workers)) as pool:
+            ends = [pool.submit(worker.run, drain=drain) for worker in self.workers]
+            try:
+                for each in ends:
+                    each.result()
+            finally:
+                self.end(0)
+
+    def end(self, _: int) -> None:
+        """Let them end, and give back what they are at. From any thread."""
+        self._is_ending = True
+        for worker in self.workers:
+            worker.stop()
+        for child in list(self._running):
+            child.end()
+
+    def handle(self, job: Job) -> object:
+        """Run the command for one task; the result."""
+        given = {"key": job.key, "input": job.input, "attempt": job.attempt, "fence": job.lease.fence}
+        child = Child(self._command, {"CRDTSYNC_TASK": job.key}, f"{output.record(given)}\n".encode())
+        with self._lock:
+            self._running.add(child)
+        if self._is_ending:  # told to end before it was among those that run
+            child.end()
+        job.lease.on_lost = child.end
+        try:
+            status = child.wait(self._limit_s)
+        finally:
+            with self._lock:
+                self._running.discard(child)
+        if status and self._is_ending and not child.is_late:
+            raise GiveBack
+        if status:
+            how = f"took longer than {self._limit_s:g} s" if child.is_late else f"failed with status {status}"
+            raise TaskFailed(f"{self._command[0]!r} {how}")
+        return _result(child.output)
+
+    def tell(self, ended: Task) -> None:
+        """Print how an attempt has ended."""
+        failure = ended.error if ended.state != "done" else ""
+        how = "given back" if ended.state == "open" and not failure else failure or "done"
+        fields = {"key": ended.key, "attempt": ended.attempts, "state": ended.state, "error": failure}
+        with self._lock:
+            if ended.state == "failed":
+                self.failed.add(ended.key)
+            output.result(self._settings, f"{ended.key}: {how}", fields)
+            output.flush()
+
+
+def _result(printed: bytes) -> object:
+    text = printed.decode(errors="replace").strip()
+    try:
+        return json_values.loads(text) if text else None
+    except json_values.NotStorable:  # no JSON, so it is a text
+        return text
