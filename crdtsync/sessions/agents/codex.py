@@ -174,8 +174,11 @@ def _ordinal(record: Fields, at: int) -> int:
 
 
 def _compact(found: Conversation, payload: Fields, time: str) -> None:
-    """What was before is replaced, for the model."""
+    """What was before is replaced, for the model; not if the summary is sealed: another model needs what was before."""
     summary, history = payload.text("message"), payload.each("replacement_history")
+    if not summary and any(item.get("type") == "compaction" for item in history):
+        found.lose("summary of a compaction", f"{SEALED}, so all that was before it is carried")
+        return
     found.lose("item before a compaction", NO_LONGER_SEEN, len(found.items))
     is_in_it = any(summary and summary in item.said("content") for item in history)
     found.items = [Compaction("" if is_in_it else summary, time)]
@@ -201,6 +204,10 @@ def _add(found: Conversation, item: Fields, time: str) -> None:
             output = item.get("output")
             answer = output if isinstance(output, Fields) else Fields(content=output)
             found.items.append(Result(_call_id(item), answer.said("content"), _images(answer), time=time))
+        case "compaction":
+            found.lose("summary of a compaction", SEALED)
+        case "ghost_snapshot":
+            found.lose("snapshot of the directory", OF_ITS_OWN)
         case _:
             told_as_text(found, item, time)
 

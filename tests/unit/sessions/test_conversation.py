@@ -188,6 +188,12 @@ def test_codex_after_a_compaction_and_in_a_fork():
     found = CODEX.read(jsonl(item("gone", 0), compacted, item("new", 2)))
     assert said(found) == ["kept", "new"]
     assert found.lost.total() == 1
+    history.append({"type": "compaction", "encrypted_content": "gAAAA"})
+    sealed = {"type": "compacted", "payload": {"message": "", "replacement_history": history}}
+    snapshot = {"type": "response_item", "payload": {"type": "ghost_snapshot", "ghost_commit": {}}}
+    found = CODEX.read(jsonl(item("before", 0), snapshot, sealed, item("new", 2)))
+    assert said(found) == ["before", "new"]
+    assert found.lost.total() == 2
     base = {"thread_id": "parent", "end_ordinal_exclusive": 2}
     fork = jsonl({"type": "session_meta", "payload": {"history_base": base}}, item("mine", 0))
     parents = {"parent": jsonl(item("first", 0), item("second", 1), item("third", 2))}
