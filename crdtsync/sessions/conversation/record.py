@@ -96,8 +96,11 @@ class Conversation:
         self.lost[what, reason] += count
 
     def losses(self) -> list[str]:
-        """What is not carried, each with its reason, a line each."""
-        return [f"{count:,} × {what}: {reason}" for (what, reason), count in sorted(self.lost.items())]
+        """What is not carried, a line for each reason."""
+        found: dict[str, list[str]] = {}
+        for (what, reason), count in sorted(self.lost.items()):
+            found.setdefault(reason, []).append(f"{count:,} × {what}")
+        return [f"{', '.join(whats)}: {reason}" for reason, whats in found.items()]
 
     def turns(self) -> list[list[Item]]:
         """The items by turn, each of which begins with what a person said; before the first one there may be more."""
