@@ -1,5 +1,4 @@
-"""Sessions of all hosts: who works on what, what is said there now, where something was said, and moved with one
-command.
+"""Sessions of all hosts: who works on what, what is said there now, and moved with one command.
 
 A session is moved by a *receiver*, which its user lets run on the other host (``crdtsync session receive``): only
 that user's processes may write where his agents look for sessions. A move is a task for it, and the result is what the
@@ -10,16 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from crdtsync.coordination.cards import PRESENCE
-from crdtsync.errors import InvalidEncoding, InvalidRequest, Refused, Timeout
+from crdtsync.errors import Refused, Timeout
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.blocking import Sessions
-from crdtsync.sessions.conversation.record import USER, Item, Text, text_of
+from crdtsync.sessions.conversation.record import USER, Item, Text
 from crdtsync.sessions.handing_over import HandedOver, conversation
 from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
 from crdtsync.sessions.saved.pieces import Tree, lines_of
@@ -33,16 +31,6 @@ MOVES = "session-moves/"
 RECEIVER = "receives sessions"
 MOVE_S = 60.0
 """So long the receiver waits until its host has the session."""
-_SNIPPET_CHARS = 160
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Where something was said: ``text`` is what stands around it."""
-
-    saved: Saved
-    turn: int
-    text: str
 
 
 def followed(client: Client | Session) -> set[str]:
@@ -71,27 +59,6 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
             for item in AGENTS[saved.agent].read(BytesIO(whole + end)).items:
                 turn += isinstance(item, Text) and item.role == USER
                 yield turn, item
-
-
-def search(client: Client | Session, words: str) -> Iterator[Found]:
-    """Where all of ``words`` stand in one text, call or result, the newest session and turn first, once a turn.
-
-    Sessions whose lines are not all on this host, or of agents that are not known here, are passed over.
-    """
-    sessions = Sessions(client)
-    wanted = words.casefold().split()
-    for saved in sessions.ls():
-        try:
-            turns = sessions.conversation(saved.id).turns()
-        except (InvalidEncoding, InvalidRequest):
-            continue
-        for number in range(len(turns) - 1, -1, -1):
-            for text in map(text_of, turns[number]):
-                folded = text.casefold()
-                if all(word in folded for word in wanted):
-                    at = max(0, folded.find(wanted[0]) - _SNIPPET_CHARS // 3) if wanted else 0
-                    yield Found(saved, number, " ".join(text[at : at + _SNIPPET_CHARS].split()))
-                    break
 
 
 def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, **options: Any) -> HandedOver:

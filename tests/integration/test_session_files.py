@@ -460,8 +460,8 @@ def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, an
                 message = {"role": "user", "content": "Now the tests"}
                 file.write(line(type="user", uuid="u4", parentUuid="u3", message=message))
             assert follow.event() == {"turn": 2, "type": "Text", "text": "Now the tests"}
-    (found,) = fleet.bob.json("session", "search", "TESTS", "now", "--json")
-    assert found == {"id": CLAUDE_ID, "turn": 2, "text": "Now the tests"}
+    found, *_ = fleet.bob.json("search", "TESTS", "now", "--prefix", "sessions.lines/", "--json")
+    assert (found["key"], found["snippet"]) == (f"sessions.lines/{CLAUDE_ID}/main", "Now the tests")
 
 
 def test_one_command_moves_a_session_to_another_host_where_its_user_lets_it(fleet: Fleet, pair: Cluster, bob: Home):

@@ -317,30 +317,6 @@ def follow(settings: Settings, session: str) -> None:
             output.flush()
 
 
-@state_command("search")
-@click.argument("words", nargs=-1, required=True, type=TEXT)
-@click.option(
-    "-n", "limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
-)
-@pass_settings
-def search(settings: Settings, words: tuple[str, ...], limit: int) -> None:
-    """Print the turns of saved sessions in which one text has all these words, the newest first.
-
-    \b
-    Example:
-      crdtsync session search redis timeout
-    """
-    from itertools import islice
-
-    from crdtsync.sessions import fleet
-
-    with connect(settings) as client:
-        for found in islice(fleet.search(client, " ".join(words)), limit):
-            fields = {"id": found.saved.id, "turn": found.turn, "text": found.text}
-            said = f"{found.saved.id}  turn {found.turn}  {found.text}"
-            output.line(output.record(fields) if settings.json else said)
-
-
 @state_command("diff")
 @_session_argument
 @click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
@@ -617,7 +593,7 @@ def _fields(saved: Saved) -> dict[str, Any]:
 
 
 for _command in (
-    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, log, follow, search, diff,
+    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, log, follow, diff,
     share, prune, drop, hook,
 ):  # fmt: skip
     session.add_command(_command)
