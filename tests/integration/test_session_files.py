@@ -466,11 +466,8 @@ def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, an
 
 def test_one_command_moves_a_session_to_another_host_where_its_user_lets_it(fleet: Fleet, pair: Cluster, bob: Home):
     user = getuser()
-    move = ("session", "handover", "--latest", "--to", "codex", "--on", pair[1].name, "--in", str(bob.work))
-    refused = fleet.ann(*move, "--from", "claude-code")
-    assert refused.status == 2  # it is the newest of all agents
-    assert fleet.ann("session", "save", CLAUDE_ID).status == 0
-    move = ("session", "handover", CLAUDE_ID, *move[3:])
+    move = ("session", "handover", "--latest", "--to", "codex", "--on", pair[1].name, "--in", str(bob.work),
+            "--from", "claude-code")  # fmt: skip
     refused = fleet.ann(*move)
     assert (refused.status, refused.out) == (4, "")
     assert f"{user}@{pair[1].name} receives no sessions (nobody does)" in refused.err

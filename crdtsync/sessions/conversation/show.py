@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
+from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.conversation.choose import numbers
 from crdtsync.sessions.conversation.edits import diff_of
 from crdtsync.sessions.conversation.record import (
@@ -25,9 +26,12 @@ _LOG_CHARS = 100
 
 def shown(conversation: Conversation, turns: str | None = None, excluded: Collection[int] = ()) -> Iterator[str]:
     """The conversation as lines of text; ``turns`` are a number or a range of them, such as ``3`` or ``3-5``."""
-    wanted = None if turns is None else numbers(turns)
-    for number, turn in enumerate(conversation.turns()):
-        if turn and (wanted is None or number in wanted):
+    found = conversation.turns()
+    wanted = range(len(found)) if turns is None else numbers(turns)
+    if turns is not None and not any(found[number] for number in wanted if 0 <= number < len(found)):
+        raise InvalidRequest(f"the session has the turns 1 to {len(found) - 1:,}, not {turns}")
+    for number, turn in enumerate(found):
+        if turn and number in wanted:
             yield f"── turn {number} {'(excluded) ' if number in excluded else ''}" + "─" * 40
             for item in turn:
                 yield from lines_of(item)

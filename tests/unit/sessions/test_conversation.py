@@ -268,6 +268,9 @@ def test_people_see_the_turns_that_they_name():
     text = list(shown(TALK, "2"))
     assert [line for line in text if not line.startswith("──")] == ["User: and now?", "Agent: Done."]
     assert "→ Bash" in "\n".join(shown(TALK, "1-1"))
+    assert list(shown(Conversation())) == []
+    with pytest.raises(InvalidRequest, match="turns 1 to 2, not 3-9"):
+        list(shown(TALK, "3-9"))
     with pytest.raises(InvalidRequest, match="3-5"):
         list(shown(TALK, "x"))
 

@@ -16,7 +16,7 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult, Sessions
 
@@ -34,19 +34,29 @@ def _sessions(settings: Settings) -> Iterator[Sessions]:
         yield Sessions(client)
 
 
-def _going_on(command: Any) -> Any:
-    """The options of a session that goes on as a new one."""
-    for option in reversed((
-        click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in."),
-        click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path."),
-        click.option("--without-thinking", "thinking", flag_value=False, default=True, type=bool,
-                     help="Leave out what the model thought."),
-        click.option("--only-files", is_flag=True, help="Only calls that name files, with their results."),
-        click.option("--merge", metavar="ID", type=TEXT, help="With notes of this session, which is saved, too."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_here = _with(
+    click.argument("session", metavar="[ID]", type=TEXT, required=False),
+    click.option("--latest", is_flag=True, help="The session that was written last on this machine."),
+    click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone."),
+)
+_going_on = _with(
+    click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in."),
+    click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path."),
+    click.option("--without-thinking", "thinking", flag_value=False, default=True, type=bool,
+                 help="Leave out what the model thought."),
+    click.option("--only-files", is_flag=True, help="Only calls that name files, with their results."),
+    click.option("--merge", metavar="ID", type=TEXT, help="With notes of this session, which is saved, too."),
+    click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing."),
+)  # fmt: skip
 
 
 @click.group("session", cls=StateGroup, no_args_is_help=False)
@@ -61,9 +71,7 @@ def session() -> None:
 
 
 @state_command("save")
-@click.argument("session", metavar="[ID]", type=TEXT, required=False)
-@click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
-@click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
+@_here
 @click.option("--no-redact", is_flag=True, help="Store secrets, too: whoever may read the space reads them.")
 @pass_settings
 def save(settings: Settings, session: str | None, latest: bool, program: str | None, no_redact: bool) -> None:
@@ -76,17 +84,14 @@ def save(settings: Settings, session: str | None, latest: bool, program: str | N
     Example:
       crdtsync session save --latest
     """
-    if latest == (session is not None):
-        raise click.UsageError("give the ID of a session, or --latest.")
+    _check_here(session, latest)
     with _sessions(settings) as sessions:
         result = sessions.save(session, agent=program, redact=not no_redact)
     _print_saved(settings, result)
 
 
 @state_command("watch")
-@click.argument("session", metavar="[ID]", type=TEXT, required=False)
-@click.option("--latest", is_flag=True, help="The session that was written last on this machine.")
-@click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone.")
+@_here
 @pass_settings
 def watch(settings: Settings, session: str | None, latest: bool, program: str | None) -> None:
     """Save a session of this machine, and go on saving as it grows, until Ctrl-C.
@@ -95,8 +100,7 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
     Example:
       crdtsync session watch --latest
     """
-    if latest == (session is not None):
-        raise click.UsageError("give the ID of a session, or --latest.")
+    _check_here(session, latest)
     with _sessions(settings) as sessions:
         for result in sessions.watch(session, agent=program):
             _print_saved(settings, result)
@@ -127,15 +131,18 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
 
 
 @state_command("handover")
-@click.argument("session", metavar="[ID]", type=TEXT, required=False)
-@click.option("--latest", is_flag=True, help="The session that was written last on this machine; it is saved first.")
+@_here
 @click.option("--to", required=True, type=click.Choice(_AGENTS), help="The agent that goes on.")
 @click.option("--on", "host", metavar="[USER@]HOST", type=TEXT, help="There, where session receive runs; not here.")
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="Older turns become compact.")
 @_going_on
 @pass_settings
-def handover(settings: Settings, /, session: str | None, latest: bool, host: str | None, **options: Any) -> None:
+def handover(
+    settings: Settings, /, session: str | None, latest: bool, program: str | None, host: str | None, **options: Any
+) -> None:
     """Make a saved session one of another agent, on this machine or another, and print what resumes it.
+
+    With --latest the session is saved first.
 
     All that the model was told is carried, in order, with the calls of tools and their results. What cannot be carried
     is listed with the reason, here and in a note at the head of the new session.
@@ -147,11 +154,10 @@ def handover(settings: Settings, /, session: str | None, latest: bool, host: str
     """
     from crdtsync.sessions import Sessions, fleet
 
-    if latest == (session is not None):
-        raise click.UsageError("give the ID of a saved session, or --latest.")
+    _check_here(session, latest)
     with connect(settings) as client:
         sessions = Sessions(client)
-        saved = sessions.get(session) if session else sessions.save().saved
+        saved = sessions.get(session) if session else sessions.save(agent=program).saved
         if host is None:
             done = sessions.handover(saved.id, **options)
         else:
@@ -246,6 +252,11 @@ def brief(settings: Settings, session: str, budget_tokens: int, model: str | Non
     with _sessions(settings) as sessions:
         text = sessions.brief(session, budget_tokens=budget_tokens, model=model)
     output.result(settings, text, {"brief": text})
+
+
+def _check_here(session: str | None, latest: bool) -> None:
+    if latest == (session is not None):
+        raise click.UsageError("give the ID of a session, or --latest.")
 
 
 def _print_excluded(settings: Settings, turns: list[int]) -> None:
