@@ -19,6 +19,7 @@ from benchmarks import (
     page,
     past,
     profile,
+    recall,
     sessions,
     together,
 )
@@ -52,6 +53,7 @@ main.add_command(new_node.main, "new-node")
 main.add_command(page.main, "page")
 main.add_command(past.main, "past")
 main.add_command(profile.main, "profile")
+main.add_command(recall.main, "recall")
 main.add_command(rivals.main, "rivals")
 main.add_command(sessions.main, "sessions")
 main.add_command(together.main, "together")

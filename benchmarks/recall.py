@@ -1,6 +1,4 @@
-"""How often a search finds what is asked for: by words, by meaning, and by both.
-
-    .venv-adapters/meaning/bin/python -m benchmarks.recall
+"""``./dev bench recall``: how often a search finds what is asked for: by words, by meaning, and by both.
 
 Entries are functions of Python's standard library without their docstrings, 1,000 characters of each. The question
 for each is the first sentence of its docstring, where that has 5 to 40 words. Some 300 questions are drawn evenly from
@@ -12,19 +10,23 @@ search with both finds more than either.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sqlite3
-import sys
+import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
+
 from crdtsync.client import Entry
 from crdtsync.context.search.index import Index, Wanted, _by_meaning
 from crdtsync.context.search.meaning import Meaning
 
+ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "asyncio", "concurrent", "email", "http", "importlib", "json", "logging", "multiprocessing", "unittest",
            "urllib", "xml")  # fmt: skip
 QUESTIONS, FIRST = 300, 10
@@ -48,8 +50,8 @@ def functions() -> Iterator[tuple[str, str]]:
                 yield question, body[:_CHARS]
 
 
-def main() -> None:
-    """Print the share of questions that each way of searching answers."""
+def measure() -> dict[str, float]:
+    """How many questions about how many functions, and which share of them each way of searching answers."""
     asked = list(functions())
     chosen = range(0, len(asked), max(1, len(asked) // QUESTIONS))
     meaning = Meaning()
@@ -82,12 +84,32 @@ def main() -> None:
                     found[name] += key in {one.key for one in index.search(wanted)}
                 alike = dict.fromkeys(keys[row] for row in _by_meaning(db, meaning, wanted))
                 found["meaning"] += key in list(alike)[:FIRST]
-    print(f"{len(chosen)} questions about {len(asked):,} functions; among the first {FIRST}:")
-    for name, count in found.items():
-        print(f"  {name:8} {count / len(chosen):6.1%}")
+    shares = {name: count / len(chosen) for name, count in found.items()}
+    return {"questions": len(chosen), "functions": len(asked), **shares}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one object.")
+def main(as_json: bool) -> None:
+    """Count the questions whose answer is among the first ten that a search finds; exit status 1 if a search by words
+    and meaning finds no more than plain full-text search, or vectors alone.
+
+    It runs in an environment that has the vectors, and makes it first if there is none.
+    """
+    from tests.harness.frameworks import environment, python_with  # noqa: PLC0415  # not in that environment
+
+    command = [str(python_with("meaning")), "-m", "benchmarks.recall"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print(f"{found['questions']} questions about {found['functions']:,} functions; among the first {FIRST}:")
+        for name in ("plain", "words", "meaning", "both"):
+            print(f"  {name:8} {found[name]:6.1%}")
     if found["both"] <= max(found["plain"], found["meaning"]):
-        sys.exit("the search finds no more than one of the two that it is made of")
+        raise SystemExit("the search finds no more than one of the two that it is made of")
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure()))

@@ -46,7 +46,7 @@ _SNIPPET_CHARS = 240
 _CANDIDATES = 20  # passages for each entry that is asked for: several may be of one entry
 _RANKED_MAX = 5_000  # passages: some 15 ms
 _TIME_MS_MAX = 253_402_300_799_000  # the last second of the year 9999
-_RANK, _MEANING_WEIGHT = 10, 0.5  # by benchmarks/recall.py
+_RANK, _MEANING_WEIGHT = 10, 0.5  # by ./dev bench recall
 _LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
 _NEXT = "SELECT MAX(0, COALESCE(MAX(id), 0)) + 1 FROM passages"
