@@ -17,6 +17,7 @@ Rooms and modules, top to bottom:
 - ``shared``: a context that several agents share, compact by default
 - ``compact``: the same content in fewer tokens
 - ``tokens``: counting, exact or by an estimate that errs upwards
+- ``given``: what callers hand in, by its type
 - ``extras``: packages that are imported at first use (``pip install 'crdtsync[context]'``)
 
 Its place: above the public client only. A module here may import :class:`crdtsync.Client`,

@@ -26,9 +26,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from crdtsync.context.extras import need
+from crdtsync.context.given import expect
+from crdtsync.context.given import texts as given_texts
 
 DEFAULT_MODEL = "claude"
 """The model that is meant where none is named: the family whose estimate is the most cautious of the named ones."""
@@ -123,15 +124,12 @@ class Tokenizer:
 
     def count(self, text: str) -> int:
         """The tokens of ``text``."""
-        given: Any = text
-        if not isinstance(given, str):
-            message = f"tokens are counted of a str, not of {type(given).__name__}"
-            raise TypeError(message)
+        expect(str, text=text)
         return self.counts([text])[0]
 
     def counts(self, texts: Iterable[str]) -> list[int]:
         """The tokens of each of ``texts``; much quicker than one at a time where these are many."""
-        texts = list(texts)
+        texts = given_texts("texts", texts)
         if self._family.encoding:
             threads = 1 if sum(map(len, texts)) <= _ONE_THREAD_CHARS else 0
             counted = need("toktok").batch_count([_valid(text) for text in texts], self._family.encoding, threads)
@@ -143,6 +141,8 @@ class Tokenizer:
 
     def truncate(self, text: str, tokens: int) -> str:
         """The longest beginning of ``text`` that was found to take ``tokens`` at most; "" if there is none."""
+        expect(str, text=text)
+        expect(int, tokens=tokens)
         if tokens <= 0:
             return ""
         low, high = 0, 4 * tokens
@@ -179,13 +179,14 @@ count_tokens = count
 """The same, for who imports it where ``count`` says too little."""
 
 
-@lru_cache(maxsize=256)
 def tokenizer(model: str = DEFAULT_MODEL) -> Tokenizer:
     """What counts for ``model``: a name as its provider writes it, with or without the provider before a slash."""
-    given: Any = model
-    if not isinstance(given, str):
-        message = f"a model is named by a str, not by {given!r:.80}"
-        raise TypeError(message)
+    expect(str, model=model)
+    return _tokenizer(model)
+
+
+@lru_cache(maxsize=256)
+def _tokenizer(model: str) -> Tokenizer:
     name = model.strip().lower().rsplit("/", 1)[-1]
     family = next((family for family in _FAMILIES if re.match(family.models, name)), _UNKNOWN)
     return Tokenizer(model, family)

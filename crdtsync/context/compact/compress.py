@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from crdtsync.context.compact.code import compact_code
 from crdtsync.context.compact.detect import KINDS, detect
@@ -16,7 +15,9 @@ from crdtsync.context.compact.logs import compact_log
 from crdtsync.context.compact.markup import compact_html, compact_markdown
 from crdtsync.context.compact.prose import compact_prose
 from crdtsync.context.compact.result import Compact, Draft
+from crdtsync.context.given import expect
 from crdtsync.context.tokens import DEFAULT_MODEL, Tokenizer, tokenizer
+from crdtsync.errors import InvalidRequest
 
 _BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
     "json": compact_json,
@@ -50,18 +51,20 @@ def compress(
     line of the text says so, and names it. The result is never longer than the original, and the same on every host.
     ``by="headroom"`` has the package headroom-ai shorten it, if that is installed; budget and source hold alike.
 
-    Raises :class:`ValueError` for an unknown kind or way, or a negative budget.
+    Raises :class:`~crdtsync.errors.InvalidRequest` for an unknown kind or way, or a negative budget.
     """
+    expect(str, content=content)
+    expect(str | None, query=query, source=source)
+    expect(int | None, budget=budget)
     if kind not in ("auto", *KINDS):
         message = f"kind is {kind!r}: it must be auto or one of {', '.join(KINDS)}"
-        raise ValueError(message)
+        raise InvalidRequest(message)
     if by not in _WAYS:
         message = f"by is {by!r}: it must be one of {', '.join(_WAYS)}"
-        raise ValueError(message)
-    room: Any = budget
-    if room is not None and (not isinstance(room, int) or room < 0):
+        raise InvalidRequest(message)
+    if budget is not None and budget < 0:
         message = f"budget is {budget!r}: it must be a whole number of tokens, 0 or more"
-        raise ValueError(message)
+        raise InvalidRequest(message)
     counter = tokenizer(model)
     before = counter.count(content)
     kind = detect(content) if kind == "auto" else kind

@@ -12,6 +12,7 @@ from typing import Any
 
 from crdtsync.client import AsyncClient, AsyncSession, Entry
 from crdtsync.context import AsyncSearch
+from crdtsync.context.given import expect, texts
 from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
@@ -61,8 +62,10 @@ class AsyncMemory:
         folder: str | os.PathLike[str] | None = None,
         authors: Iterable[str] | None = None,
     ) -> None:
+        expect(str, prefix=prefix)
+        expect(Callable | None, extract=extract, merge=merge)
         self._client = client
-        self._authors = None if authors is None else frozenset(authors)
+        self._authors = None if authors is None else frozenset(texts("authors", authors))
         self._prefix = prefix.rstrip("/") + "/"
         self._extract = extract
         self._merge = merge
@@ -91,6 +94,9 @@ class AsyncMemory:
         :raises InvalidRequest: nobody is named whose memory it is, or ``messages`` are none.
         """
         scope = Scope(user_id, agent_id, run_id).needed()
+        expect(Mapping | None, metadata=metadata)
+        expect(str | None, about=about, source=source)
+        expect(int | float | None, confidence=confidence)
         extract = self._extract if infer and self._extract is not None else texts_of
         texts: Any = await to_thread(extract, messages)
         if not isinstance(texts, list | tuple):
@@ -130,6 +136,9 @@ class AsyncMemory:
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
         scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
+        expect(int, limit=limit)
+        expect(int | float | None, threshold=threshold)
+        expect(Mapping | None, filters=filters)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
         found = await self._search.search(query, prefix=self._prefix + scope.folder, limit=looked_at)
         results = []
@@ -144,7 +153,7 @@ class AsyncMemory:
 
     async def get(self, memory_id: str) -> dict[str, Any] | None:
         """The memory of that id; None if there is none."""
-        entry = await self._client.entry(self._prefix + memory_id)
+        entry = await self._client.entry(self._key(memory_id))
         return shown(memory_id, entry) if entry is not None and self._is_served(entry) else None
 
     async def get_all(
@@ -158,6 +167,8 @@ class AsyncMemory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
+        expect(int, limit=limit)
+        expect(Mapping | None, filters=filters)
         found = await self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
 
@@ -166,6 +177,7 @@ class AsyncMemory:
 
         :raises InvalidRequest: there is no such memory, or ``data`` is no text.
         """
+        expect(Mapping | None, metadata=metadata)
         entry = await self._there(memory_id)
         changed = {**entry.value, "memory": worded(data), "updated_at": now_text()}
         changed |= {"metadata": dict(metadata)} if metadata is not None else {}
@@ -179,6 +191,7 @@ class AsyncMemory:
 
         :raises InvalidRequest: there is no such memory, ``data`` is no text, or ``at`` is before the fact began.
         """
+        expect(str | None, source=source)
         entry = await self._there(memory_id)
         since = _text(at) or now_text()
         record = entry.value
@@ -227,6 +240,8 @@ class AsyncMemory:
         what nobody has written for ``stale_after``. With ``dry_run=False`` all of a group but the first are deleted, if
         nobody has changed them meanwhile; their history says what they were. What is stale is only listed.
         """
+        expect(Callable, same=same)
+        expect(timedelta, stale_after=stale_after)
         entries = await self._all(Scope(user_id, agent_id, run_id).needed(), None, None)
         groups = await to_thread(duplicates, entries, same)
         for group in groups if not dry_run else ():
@@ -249,10 +264,11 @@ class AsyncMemory:
 
         :raises InvalidRequest: ``memory_id`` is a pattern.
         """
+        key = self._key(memory_id)
         if "*" in memory_id:
             message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
             raise InvalidRequest(message)
-        await self._client.purge(self._prefix + memory_id)
+        await self._client.purge(key)
         return {"message": "Memory forgotten"}
 
     async def delete(self, memory_id: str) -> dict[str, str]:
@@ -281,7 +297,7 @@ class AsyncMemory:
         told: list[dict[str, Any]] = []
         known: dict[str, str] = {}
         past = [
-            value for value in await self._client.history(self._prefix + memory_id, last=None) if is_record(value.value)
+            value for value in await self._client.history(self._key(memory_id), last=None) if is_record(value.value)
         ]
         at_odds = {value.dot: value.value["memory"] for value in past if value.fate == "live"}
         for value in reversed(past):
@@ -349,11 +365,15 @@ class AsyncMemory:
         return sorted(found, key=lambda entry: (entry.value["created_at"], entry.key), reverse=True)
 
     async def _there(self, memory_id: str) -> Entry:
-        entry = await self._client.entry(self._prefix + memory_id)
+        entry = await self._client.entry(self._key(memory_id))
         if entry is None or not is_record(entry.value):
             message = f"there is no memory {memory_id!r}"
             raise InvalidRequest(message)
         return entry
+
+    def _key(self, memory_id: str) -> str:
+        expect(str, memory_id=memory_id)
+        return self._prefix + memory_id
 
     def _id(self, key: str) -> str:
         return key[len(self._prefix) :]

@@ -13,6 +13,7 @@ from typing import Any
 
 from crdtsync.client import Client, Entry, Session
 from crdtsync.context import Search
+from crdtsync.context.given import expect, texts
 from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
@@ -62,8 +63,10 @@ class Memory:
         folder: str | os.PathLike[str] | None = None,
         authors: Iterable[str] | None = None,
     ) -> None:
+        expect(str, prefix=prefix)
+        expect(Callable | None, extract=extract, merge=merge)
         self._client = client
-        self._authors = None if authors is None else frozenset(authors)
+        self._authors = None if authors is None else frozenset(texts("authors", authors))
         self._prefix = prefix.rstrip("/") + "/"
         self._extract = extract
         self._merge = merge
@@ -92,6 +95,9 @@ class Memory:
         :raises InvalidRequest: nobody is named whose memory it is, or ``messages`` are none.
         """
         scope = Scope(user_id, agent_id, run_id).needed()
+        expect(Mapping | None, metadata=metadata)
+        expect(str | None, about=about, source=source)
+        expect(int | float | None, confidence=confidence)
         extract = self._extract if infer and self._extract is not None else texts_of
         texts: Any = extract(messages)
         if not isinstance(texts, list | tuple):
@@ -131,6 +137,9 @@ class Memory:
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
         scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
+        expect(int, limit=limit)
+        expect(int | float | None, threshold=threshold)
+        expect(Mapping | None, filters=filters)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
         found = self._search.search(query, prefix=self._prefix + scope.folder, limit=looked_at)
         results = []
@@ -145,7 +154,7 @@ class Memory:
 
     def get(self, memory_id: str) -> dict[str, Any] | None:
         """The memory of that id; None if there is none."""
-        entry = self._client.entry(self._prefix + memory_id)
+        entry = self._client.entry(self._key(memory_id))
         return shown(memory_id, entry) if entry is not None and self._is_served(entry) else None
 
     def get_all(
@@ -159,6 +168,8 @@ class Memory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
+        expect(int, limit=limit)
+        expect(Mapping | None, filters=filters)
         found = self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
 
@@ -167,6 +178,7 @@ class Memory:
 
         :raises InvalidRequest: there is no such memory, or ``data`` is no text.
         """
+        expect(Mapping | None, metadata=metadata)
         entry = self._there(memory_id)
         changed = {**entry.value, "memory": worded(data), "updated_at": now_text()}
         changed |= {"metadata": dict(metadata)} if metadata is not None else {}
@@ -180,6 +192,7 @@ class Memory:
 
         :raises InvalidRequest: there is no such memory, ``data`` is no text, or ``at`` is before the fact began.
         """
+        expect(str | None, source=source)
         entry = self._there(memory_id)
         since = _text(at) or now_text()
         record = entry.value
@@ -228,6 +241,8 @@ class Memory:
         what nobody has written for ``stale_after``. With ``dry_run=False`` all of a group but the first are deleted, if
         nobody has changed them meanwhile; their history says what they were. What is stale is only listed.
         """
+        expect(Callable, same=same)
+        expect(timedelta, stale_after=stale_after)
         entries = self._all(Scope(user_id, agent_id, run_id).needed(), None, None)
         groups = duplicates(entries, same)
         for group in groups if not dry_run else ():
@@ -250,10 +265,11 @@ class Memory:
 
         :raises InvalidRequest: ``memory_id`` is a pattern.
         """
+        key = self._key(memory_id)
         if "*" in memory_id:
             message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
             raise InvalidRequest(message)
-        self._client.purge(self._prefix + memory_id)
+        self._client.purge(key)
         return {"message": "Memory forgotten"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
@@ -281,7 +297,7 @@ class Memory:
         """
         told: list[dict[str, Any]] = []
         known: dict[str, str] = {}
-        past = [value for value in self._client.history(self._prefix + memory_id, last=None) if is_record(value.value)]
+        past = [value for value in self._client.history(self._key(memory_id), last=None) if is_record(value.value)]
         at_odds = {value.dot: value.value["memory"] for value in past if value.fate == "live"}
         for value in reversed(past):
             time = value.time.astimezone(UTC).isoformat(timespec="milliseconds") if value.time else None
@@ -346,11 +362,15 @@ class Memory:
         return sorted(found, key=lambda entry: (entry.value["created_at"], entry.key), reverse=True)
 
     def _there(self, memory_id: str) -> Entry:
-        entry = self._client.entry(self._prefix + memory_id)
+        entry = self._client.entry(self._key(memory_id))
         if entry is None or not is_record(entry.value):
             message = f"there is no memory {memory_id!r}"
             raise InvalidRequest(message)
         return entry
+
+    def _key(self, memory_id: str) -> str:
+        expect(str, memory_id=memory_id)
+        return self._prefix + memory_id
 
     def _id(self, key: str) -> str:
         return key[len(self._prefix) :]

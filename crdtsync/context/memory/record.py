@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from crdtsync.client import Entry
+from crdtsync.context.given import expect, expect_utf8
 from crdtsync.errors import InvalidRequest
 
 SCOPES = ("user_id", "agent_id", "run_id")
@@ -29,11 +29,8 @@ class Scope:
     run_id: str | None = None
 
     def __post_init__(self) -> None:
-        given: dict[str, Any] = self.fields
-        for name, value in given.items():
-            if not isinstance(value, str):
-                message = f"{name} is a str, not {value!r:.80}"
-                raise InvalidRequest(message)
+        expect(str, **self.fields)
+        expect_utf8(**self.fields)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -99,9 +96,10 @@ def _content(content: object) -> str:
 
 def worded(text: object) -> str:
     """``text`` as what a memory is to say; refused if it is no text, or says nothing."""
-    if not isinstance(text, str) or not text.strip() or re.search("[\ud800-\udfff]", text):
-        message = f"a memory is a text that says something, in characters that UTF-8 has, not {text!r:.80}"
+    if not isinstance(text, str) or not text.strip():
+        message = f"a memory is a text that says something, not {text!r:.80}"
         raise InvalidRequest(message)
+    expect_utf8(memory=text)
     return text
 
 
@@ -164,12 +162,10 @@ def moment(text: object) -> datetime | None:
     return aware(found)
 
 
-def aware(time: object) -> datetime | None:
+def aware(time: datetime | None) -> datetime | None:
     """A time that a caller gave, with its zone: UTC where it has none."""
-    if time is None or isinstance(time, datetime):
-        return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
-    message = f"a time is a datetime, not {time!r:.80}"
-    raise InvalidRequest(message)
+    expect(datetime | None, time=time)
+    return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
 
 
 def now_text() -> str:

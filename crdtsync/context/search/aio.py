@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
+from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
@@ -36,6 +37,8 @@ class AsyncSearch:
     def __init__(
         self, client: AsyncClient | AsyncSession, *, folder: str | os.PathLike[str] | None = None, meaning: bool = False
     ) -> None:
+        expect(AsyncSession, client=client)
+        expect(str | os.PathLike | None, folder=folder)
         self._session = client.session()
         self._folder = cache_folder() if folder is None else Path(folder)
         self._meaning = Meaning() if meaning else None

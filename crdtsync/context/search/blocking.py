@@ -15,6 +15,7 @@ from pathlib import Path
 from time import sleep
 
 from crdtsync.client import Changes, Client, Entry, Session
+from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
@@ -38,6 +39,8 @@ class Search:
     def __init__(
         self, client: Client | Session, *, folder: str | os.PathLike[str] | None = None, meaning: bool = False
     ) -> None:
+        expect(Session, client=client)
+        expect(str | os.PathLike | None, folder=folder)
         self._session = client.session()
         self._folder = cache_folder() if folder is None else Path(folder)
         self._meaning = Meaning() if meaning else None

@@ -20,9 +20,10 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdtsync.context.compact.words import terms
+from crdtsync.context.given import expect, expect_utf8
 from crdtsync.context.search.passages import Mark, Said, passages
 from crdtsync.context.view.definition import hidden_by
 from crdtsync.errors import CrdtSyncError, InvalidRequest
@@ -98,15 +99,13 @@ class Wanted:
     limit: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("query", "prefix", "agent", "kind"):
-            given = getattr(self, name)
-            if not isinstance(given, str) and (given is not None or name in ("query", "prefix")):
-                raise InvalidRequest(f"a search takes a str as {name}, not {given!r:.80}")
-        if self.since is not None and not isinstance(self.since, datetime):
-            raise InvalidRequest(f"a search takes a datetime as since, not {self.since!r:.80}")
-        limit: Any = self.limit
-        if not isinstance(limit, int) or not 1 <= limit <= 1_000:
-            raise InvalidRequest(f"a search gives 1 to 1,000 entries, not {self.limit!r:.80}")
+        expect(str, query=self.query, prefix=self.prefix)
+        expect(str | None, agent=self.agent, kind=self.kind)
+        expect_utf8(prefix=self.prefix, agent=self.agent, kind=self.kind)
+        expect(datetime | None, since=self.since)
+        expect(int, limit=self.limit)
+        if not 1 <= self.limit <= 1_000:
+            raise InvalidRequest(f"limit is {self.limit}: a search gives 1 to 1,000 entries")
 
 
 class Index:
@@ -257,7 +256,7 @@ class Index:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._unusable(error) from error
         db = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         try:

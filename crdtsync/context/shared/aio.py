@@ -8,7 +8,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from crdtsync.client import AsyncClient, Entry
+from crdtsync.client import AsyncClient, AsyncSession, Entry
+from crdtsync.context.given import expect
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -20,7 +21,7 @@ from crdtsync.context.shared.entry import (
     stats_of,
     unpacked,
 )
-from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.errors import VersionMismatch
 
 
@@ -37,7 +38,7 @@ class AsyncSharedContext:
 
     def __init__(
         self,
-        client: AsyncClient | str | os.PathLike[str] | None = None,
+        client: AsyncClient | AsyncSession | str | os.PathLike[str] | None = None,
         *,
         model: str = DEFAULT_MODEL,
         ttl: float | None = 3600,
@@ -45,9 +46,12 @@ class AsyncSharedContext:
         prefix: str = "context/",
         by: str = "rules",
     ) -> None:
-        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
-        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
-        self.model = model
+        expect(AsyncSession | str | os.PathLike | None, client=client)
+        expect(int, max_entries=max_entries)
+        expect(str, prefix=prefix)
+        self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
+        self._client = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
+        self.model = tokenizer(model).model
         self.ttl = ttl
         self.max_entries = max_entries
         self._by = by
@@ -61,6 +65,7 @@ class AsyncSharedContext:
         ``content`` is a str, bytes or any value that a key can hold; what is over 512 KiB as text goes into a blob, so
         its length is that of the daemon's ``blob_bytes_max``. ``kind`` is as of :func:`~crdtsync.context.compress`.
         """
+        expect(str, key=key)
         value, packed = await to_thread(record, key, content, agent, kind, self.model, self._by)
         if packed is not None:  # the blob comes first: whoever sees the compact text finds all of it
             await self._client.put_blob(self._blob + key, packed, ttl=self.ttl)
@@ -120,6 +125,7 @@ class AsyncSharedContext:
         await self.close()
 
     async def _found(self, key: str, *, full: bool) -> ContextEntry | None:
+        expect(str, key=key)
         stored = puts_in(await self._client.entry(self._prefix + key))
         if not stored:
             return None

@@ -9,7 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from crdtsync.client import Client, Entry
+from crdtsync.client import Client, Entry, Session
+from crdtsync.context.given import expect
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -21,7 +22,7 @@ from crdtsync.context.shared.entry import (
     stats_of,
     unpacked,
 )
-from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.errors import VersionMismatch
 
 
@@ -36,7 +37,7 @@ class SharedContext:
 
     def __init__(
         self,
-        client: Client | str | os.PathLike[str] | None = None,
+        client: Client | Session | str | os.PathLike[str] | None = None,
         *,
         model: str = DEFAULT_MODEL,
         ttl: float | None = 3600,
@@ -44,9 +45,12 @@ class SharedContext:
         prefix: str = "context/",
         by: str = "rules",
     ) -> None:
-        self._owned = None if isinstance(client, Client) else Client(client)
-        self._client = client if isinstance(client, Client) else self._owned or Client()
-        self.model = model
+        expect(Session | str | os.PathLike | None, client=client)
+        expect(int, max_entries=max_entries)
+        expect(str, prefix=prefix)
+        self._owned = None if isinstance(client, Session) else Client(client)
+        self._client = client if isinstance(client, Session) else self._owned or Client()
+        self.model = tokenizer(model).model
         self.ttl = ttl
         self.max_entries = max_entries
         self._by = by
@@ -60,6 +64,7 @@ class SharedContext:
         ``content`` is a str, bytes or any value that a key can hold; what is over 512 KiB as text goes into a blob, so
         its length is that of the daemon's ``blob_bytes_max``. ``kind`` is as of :func:`~crdtsync.context.compress`.
         """
+        expect(str, key=key)
         value, packed = record(key, content, agent, kind, self.model, self._by)
         if packed is not None:  # the blob comes first: whoever sees the compact text finds all of it
             self._client.put_blob(self._blob + key, packed, ttl=self.ttl)
@@ -119,6 +124,7 @@ class SharedContext:
         self.close()
 
     def _found(self, key: str, *, full: bool) -> ContextEntry | None:
+        expect(str, key=key)
         stored = puts_in(self._client.entry(self._prefix + key))
         if not stored:
             return None

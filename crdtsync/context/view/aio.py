@@ -11,7 +11,8 @@ from typing import Any
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.compact.compress import compress
-from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.given import expect, texts
+from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
@@ -34,8 +35,9 @@ class AsyncViews:
     """
 
     def __init__(self, client: AsyncClient | AsyncSession, *, model: str = DEFAULT_MODEL) -> None:
+        expect(AsyncSession, client=client)
         self._client = client
-        self.model = model
+        self.model = tokenizer(model).model
         self._held = HeldViews()
 
     async def view(
@@ -47,7 +49,7 @@ class AsyncViews:
         role: str | None = None,
         model: str | None = None,
         form: str = "markdown",
-        pinned: Iterable[str] = (),
+        pinned: str | Iterable[str] = (),
         full_newest: int = 8,
         strategy: str = "best",
         after: str | None = None,
@@ -64,19 +66,28 @@ class AsyncViews:
         knows the difference. What the agent ``besides`` wrote is left out: it knows that.
         Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
-        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        expect(str | None, after=after, since=since, besides=besides)
         wanted = Definition(
-            prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest, None, strategy
+            texts("prefixes", prefixes),
+            budget_tokens,
+            query,
+            role,
+            self.model if model is None else model,
+            form,
+            texts("pinned", pinned),
+            full_newest,
+            None,
+            strategy,
         )
         return await self._shown(wanted, after, since, besides)
 
     async def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
+        expect(str, name=name)
         if not name or "/" in name:
             message = f"{name!r} cannot name a view: give a word without a slash"
             raise InvalidRequest(message)
-        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        definition = Definition(prefixes, **{"model": self.model} | wanted)
+        definition = _changed(Definition(model=self.model), {"prefixes": prefixes} | wanted)
         await self._client.set(VIEWS + name, definition.plain())
         return definition
 
@@ -86,7 +97,8 @@ class AsyncViews:
         With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does. If its
         sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
-        definition = replace(await self._definition(name), **instead)
+        expect(str | None, since=since, besides=besides)
+        definition = _changed(await self._definition(name), instead)
         summary = await self._summary(name, definition) if since is None else None
         shown = await self._shown(definition, None, since, besides, summary)
         if since is None and besides is None:
@@ -148,6 +160,8 @@ class AsyncViews:
         """Which part of its budget, or of a smaller window, the view ``name`` would take if it showed all in full; what
         a summary covers counts as the summary. None: it is about more than ``keys_max`` keys.
         """
+        expect(int, keys_max=keys_max)
+        expect(int | None, window_tokens=window_tokens)
         definition = await self._definition(name)
         for prefix in definition.prefixes:
             if len(await self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
@@ -159,6 +173,7 @@ class AsyncViews:
         return None if definition.summarize_after is None else await self._client.entry(SUMMARIES + name)
 
     async def _definition(self, name: str) -> Definition:
+        expect(str, name=name)
         stored = await self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(await self.names()) or 'none'}"
@@ -171,6 +186,7 @@ class AsyncViews:
 
     async def drop(self, name: str) -> bool:
         """Forget the definition of ``name`` and its summary; whether there was one."""
+        expect(str, name=name)
         await self._client.delete(SUMMARIES + name)
         await self._client.delete(ALARMS + name)
         return await self._client.delete(VIEWS + name)
@@ -263,6 +279,15 @@ class AsyncViews:
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=await self._client.get(entry.key))
+
+
+def _changed(definition: Definition, wanted: Mapping[str, Any]) -> Definition:
+    """``definition`` with other fields; refused, if a view has no such field."""
+    unknown = sorted(wanted.keys() - Definition.__dataclass_fields__.keys())
+    if unknown:
+        message = f"a view has no {unknown[0]}: it takes {', '.join(Definition.__dataclass_fields__)}"
+        raise InvalidRequest(message)
+    return replace(definition, **wanted)
 
 
 def _told(items: list[Item], definition: Definition, token: str, gone: tuple[str, ...]) -> View:

@@ -12,7 +12,8 @@ from typing import Any
 
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.compact.compress import compress
-from crdtsync.context.tokens import DEFAULT_MODEL
+from crdtsync.context.given import expect, texts
+from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
@@ -35,8 +36,9 @@ class Views:
     """
 
     def __init__(self, client: Client | Session, *, model: str = DEFAULT_MODEL) -> None:
+        expect(Session, client=client)
         self._client = client
-        self.model = model
+        self.model = tokenizer(model).model
         self._held = HeldViews()
 
     def view(
@@ -48,7 +50,7 @@ class Views:
         role: str | None = None,
         model: str | None = None,
         form: str = "markdown",
-        pinned: Iterable[str] = (),
+        pinned: str | Iterable[str] = (),
         full_newest: int = 8,
         strategy: str = "best",
         after: str | None = None,
@@ -65,19 +67,28 @@ class Views:
         knows the difference. What the agent ``besides`` wrote is left out: it knows that.
         Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
-        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
+        expect(str | None, after=after, since=since, besides=besides)
         wanted = Definition(
-            prefixes, budget_tokens, query, role, model or self.model, form, tuple(pinned), full_newest, None, strategy
+            texts("prefixes", prefixes),
+            budget_tokens,
+            query,
+            role,
+            self.model if model is None else model,
+            form,
+            texts("pinned", pinned),
+            full_newest,
+            None,
+            strategy,
         )
         return self._shown(wanted, after, since, besides)
 
     def define(self, name: str, prefixes: str | Iterable[str] = ("",), **wanted: Any) -> Definition:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
+        expect(str, name=name)
         if not name or "/" in name:
             message = f"{name!r} cannot name a view: give a word without a slash"
             raise InvalidRequest(message)
-        prefixes = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        definition = Definition(prefixes, **{"model": self.model} | wanted)
+        definition = _changed(Definition(model=self.model), {"prefixes": prefixes} | wanted)
         self._client.set(VIEWS + name, definition.plain())
         return definition
 
@@ -87,7 +98,8 @@ class Views:
         With ``since`` it shows only what is new, and what ``besides`` wrote is left out, as :meth:`view` does. If its
         sources take more than 70 % of the budget, :meth:`alarms` tells so on all hosts.
         """
-        definition = replace(self._definition(name), **instead)
+        expect(str | None, since=since, besides=besides)
+        definition = _changed(self._definition(name), instead)
         summary = self._summary(name, definition) if since is None else None
         shown = self._shown(definition, None, since, besides, summary)
         if since is None and besides is None:
@@ -149,6 +161,8 @@ class Views:
         """Which part of its budget, or of a smaller window, the view ``name`` would take if it showed all in full; what
         a summary covers counts as the summary. None: it is about more than ``keys_max`` keys.
         """
+        expect(int, keys_max=keys_max)
+        expect(int | None, window_tokens=window_tokens)
         definition = self._definition(name)
         for prefix in definition.prefixes:
             if len(self._client.keys(prefix, limit=keys_max + 1)) > keys_max:
@@ -160,6 +174,7 @@ class Views:
         return None if definition.summarize_after is None else self._client.entry(SUMMARIES + name)
 
     def _definition(self, name: str) -> Definition:
+        expect(str, name=name)
         stored = self._client.get(VIEWS + name)
         if stored is None:
             message = f"no view is called {name!r}: there are {', '.join(self.names()) or 'none'}"
@@ -172,6 +187,7 @@ class Views:
 
     def drop(self, name: str) -> bool:
         """Forget the definition of ``name`` and its summary; whether there was one."""
+        expect(str, name=name)
         self._client.delete(SUMMARIES + name)
         self._client.delete(ALARMS + name)
         return self._client.delete(VIEWS + name)
@@ -264,6 +280,15 @@ class Views:
         if entry.value is not None or entry.kind == "register":
             return entry
         return replace(entry, value=self._client.get(entry.key))
+
+
+def _changed(definition: Definition, wanted: Mapping[str, Any]) -> Definition:
+    """``definition`` with other fields; refused, if a view has no such field."""
+    unknown = sorted(wanted.keys() - Definition.__dataclass_fields__.keys())
+    if unknown:
+        message = f"a view has no {unknown[0]}: it takes {', '.join(Definition.__dataclass_fields__)}"
+        raise InvalidRequest(message)
+    return replace(definition, **wanted)
 
 
 def _told(items: list[Item], definition: Definition, token: str, gone: tuple[str, ...]) -> View:

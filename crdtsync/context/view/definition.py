@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from crdtsync.context.given import expect, texts
 from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.context.view.render import FORMATS
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -42,6 +43,10 @@ class Definition:
     strategy: str = "best"
 
     def __post_init__(self) -> None:
+        for name in ("prefixes", "pinned"):
+            object.__setattr__(self, name, texts(name, getattr(self, name)))
+        expect(str, model=self.model)
+        expect(str | None, query=self.query, role=self.role)
         if self.form not in FORMATS:
             message = f"the format is {self.form!r}: it must be one of {', '.join(FORMATS)}"
             raise InvalidRequest(message)
@@ -50,7 +55,8 @@ class Definition:
             raise InvalidRequest(message)
         for name, least in (("budget_tokens", 1), ("full_newest", 0), ("summarize_after", 0)):
             given = getattr(self, name)
-            if given is not None and (not isinstance(given, int) or given < least):
+            expect(int | None if name == "summarize_after" else int, **{name: given})
+            if given is not None and given < least:
                 message = f"{name} is {given!r}: it must be a whole number from {least} on"
                 raise InvalidRequest(message)
 
@@ -73,9 +79,7 @@ def definition_from(name: str, stored: object) -> Definition:
     """The view that is stored; :class:`~crdtsync.errors.InvalidValue` if somebody stored something else there."""
     try:
         fields = dict(stored)  # type: ignore[call-overload]  # what is stored there may be anything
-        known = {field: fields[field] for field in Definition.__dataclass_fields__ if field in fields}
-        known |= {field: tuple(map(str, known[field])) for field in ("prefixes", "pinned") if field in known}
-        return Definition(**known)
+        return Definition(**{field: fields[field] for field in Definition.__dataclass_fields__ if field in fields})
     except (TypeError, ValueError, InvalidRequest) as error:
         message = f"{VIEWS}{name} does not hold a view ({error}): define it anew"
         raise InvalidValue(message) from error

@@ -16,6 +16,7 @@ from crdtsync.context.compact.prose import compact_prose
 from crdtsync.context.compact.result import Draft
 from crdtsync.context.compact.tables import cell
 from crdtsync.context.tokens import count
+from crdtsync.errors import InvalidRequest
 
 RECORDS = [
     {
@@ -340,7 +341,7 @@ def test_without_a_budget_it_is_never_longer_than_it_was(text: str, kind: str):
 
 @pytest.mark.parametrize("arguments", [{"kind": "poem"}, {"budget": -1}])
 def test_what_cannot_be_meant_is_refused(arguments: dict[str, object]):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(InvalidRequest, match="must be"):
         compress("x", **arguments)  # type: ignore[arg-type]
 
 

@@ -120,7 +120,7 @@ def test_entries_are_found_by_their_words_and_their_keys(index: Index) -> None:
     "wrong", [{"query": 5}, {"prefix": None}, {"agent": 5}, {"limit": "x"}, {"limit": 1_001}, {"since": "1h"}]
 )
 def test_what_a_search_does_not_take_is_said(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=r"a search (takes|gives)"):
+    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
         Wanted(**{"query": "word"} | wrong)
 
 
