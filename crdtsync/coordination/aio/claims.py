@@ -199,14 +199,13 @@ class AsyncLease:
 
     async def _ask(self) -> None:
         """Write the ask in the place of nothing, or of claims that are over."""
-        now_s = time.monotonic()
         try:
             await self._ask_all(if_absent=True)
         except VersionMismatch as mismatch:
-            await self._ask_after(mismatch.current, now_s)
+            await self._ask_after(mismatch.current)
 
-    async def _ask_after(self, entry: Entry | None, now_s: float) -> None:
-        standing = self._patience.standing(claims_in(entry), now_s)
+    async def _ask_after(self, entry: Entry | None) -> None:
+        standing = self._patience.standing(claims_in(entry), time.monotonic())
         if standing or entry is None:
             raise refusal(self.key, standing)
         try:
@@ -287,8 +286,8 @@ class AsyncLease:
 
     async def _over_in_s(self) -> float:
         """When the next of the claims in the way is over, if it is not renewed."""
-        now_s = time.monotonic()
         claims = claims_in(await self._state.entry(self._path))
+        now_s = time.monotonic()
         return min((self._patience.left_s(claim, now_s) for claim in claims), default=0.0) + 0.01
 
     # -- keep it ---------------------------------------------------------------------------------------------------

@@ -201,14 +201,13 @@ class Lease:
 
     def _ask(self) -> None:
         """Write the ask in the place of nothing, or of claims that are over."""
-        now_s = time.monotonic()
         try:
             self._ask_all(if_absent=True)
         except VersionMismatch as mismatch:
-            self._ask_after(mismatch.current, now_s)
+            self._ask_after(mismatch.current)
 
-    def _ask_after(self, entry: Entry | None, now_s: float) -> None:
-        standing = self._patience.standing(claims_in(entry), now_s)
+    def _ask_after(self, entry: Entry | None) -> None:
+        standing = self._patience.standing(claims_in(entry), time.monotonic())
         if standing or entry is None:
             raise refusal(self.key, standing)
         try:
@@ -289,8 +288,8 @@ class Lease:
 
     def _over_in_s(self) -> float:
         """When the next of the claims in the way is over, if it is not renewed."""
-        now_s = time.monotonic()
         claims = claims_in(self._state.entry(self._path))
+        now_s = time.monotonic()
         return min((self._patience.left_s(claim, now_s) for claim in claims), default=0.0) + 0.01
 
     # -- keep it ---------------------------------------------------------------------------------------------------

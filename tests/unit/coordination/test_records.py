@@ -7,16 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 from random import Random
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from crdtsync.client import Entry
+from crdtsync.coordination import AsyncLease
+from crdtsync.coordination.aio import claims
 from crdtsync.coordination.claim_record import ASK, HELD, Claim, Patience, claims_in, listed, path_of, record
 from crdtsync.coordination.questions import Answer, answers_in
 from crdtsync.coordination.task_board import Board
 from crdtsync.coordination.task_record import CLAIMED, DONE, FAILED, OPEN, Task, backoff_ms, blocked_by, task_in
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import ClaimHeld, InvalidRequest, VersionMismatch
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,6 +67,23 @@ def test_a_claim_is_over_when_it_was_watched_for_its_whole_time_without_renewal(
     assert patience.left_s(renewed, 1059.0) == 60.0
     assert patience.standing([renewed], 1118.0) == [renewed]
     assert patience.standing([renewed], 1119.0) == []
+
+
+async def test_a_claim_is_watched_from_when_it_was_seen_not_from_before_it_was_asked_for(monkeypatch):
+    """The daemon takes as long to answer as the claim lasts, which was renewed meanwhile."""
+    now_s = 0.0
+    held = entry("claims/k", record(HELD, "a", 60, 7))
+
+    async def late(*_: object, **__: object) -> None:
+        nonlocal now_s
+        now_s += 60.0
+        raise VersionMismatch("it exists", current=held)
+
+    monkeypatch.setattr(claims, "time", SimpleNamespace(monotonic=lambda: now_s, clock_gettime=lambda _: now_s))
+    lease = AsyncLease(AsyncMock(session=lambda: SimpleNamespace(set=late)), "k", 60.0, False, True, None, Patience())
+    with pytest.raises(ClaimHeld):
+        await lease.acquire()
+    assert lease._patience.left_s(claims_in(held)[0], now_s) == 60.0
 
 
 def test_done_comes_before_all_other_states_in_whatever_order_they_came():
