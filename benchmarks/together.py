@@ -82,6 +82,32 @@ async def of_tasks(here: AsyncClient, there: AsyncClient, rounds: int) -> list[F
     ]
 
 
+async def of_steps(here: AsyncClient, there: AsyncClient, rounds: int) -> list[Figure]:
+    """The steps of such a task without workers, claims and tasks: each writes when it is told of what comes before."""
+    async with here.watch("step/", snapshot=False) as told, there.watch("step/", snapshot=False) as events:
+
+        async def steps(number: int) -> None:
+            await here.set(f"step/{number}", {"put": number})
+            await events.next(timeout=60)
+            await there.set(f"claim/{number}", number, w="reached")
+            await there.set(f"step/{number}", {"begun": number})
+            await there.set(f"step/{number}", {"done": number})
+            while True:
+                event = await told.next(timeout=60)
+                if event is not None and event.value == {"done": number}:
+                    break
+            for _ in range(2):
+                await events.next(timeout=60)
+
+        async def tell(number: int) -> None:
+            await here.set(f"step/{rounds + number}", number)
+            await events.next(timeout=60)
+            await told.next(timeout=60)
+
+        ours, theirs = await in_turn(rounds, steps, tell)
+    return [Figure("the same without a worker", median(ours), "an event, 2 hosts", median(theirs), None)]
+
+
 async def of_presence(hosts: int, agents: int) -> tuple[float, float, float]:
     """Percent of a core that a daemon needs in the mean: without agents, with all at rest, and while each changes its
     status once a minute.
@@ -125,6 +151,7 @@ async def measure(rounds: int, hosts: int, agents: int) -> bool:
         await there.wait(await here.set("ready", 1), timeout=60)
         figures += await of_claims(here, rounds, 2)
         figures += await of_tasks(here, there, rounds)
+        figures += await of_steps(here, there, rounds)
     print(HEAD)
     for figure in figures:
         print(figure.line())

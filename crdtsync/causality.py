@@ -70,12 +70,16 @@ def flatten(vector: Mapping[Writer, int]) -> list[int]:
 
 
 class HybridClock:
-    """A hybrid logical clock (Kulkarni et al., 2014): never behind what it has seen, never far from the wall clock."""
+    """A hybrid logical clock (Kulkarni et al., 2014): never behind what it has seen, never far from the wall clock.
 
-    __slots__ = ("last",)
+    ``last``: the highest time of all; ``heard``: of those that were taken over.
+    """
+
+    __slots__ = ("heard", "last")
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
+        self.heard = 0
 
     def tick(self, now_ms: int) -> Hlc:
         """The time of a new local event, above every time returned or witnessed before."""
@@ -86,6 +90,7 @@ class HybridClock:
         """Take over a received time. False, and not taken over, if it is over ``HLC_AHEAD_MS_MAX`` ahead."""
         if (hlc >> 16) > now_ms + HLC_AHEAD_MS_MAX:
             return False
+        self.heard = max(self.heard, hlc)
         self.last = max(self.last, hlc)
         return True
 

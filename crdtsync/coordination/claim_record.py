@@ -1,9 +1,10 @@
 """What a claim is in the shared state, and which of two counts: the same answer on every host, whatever the clocks.
 
-A claim on ``task/42`` is a register ``claims/task/42``. It begins as an *ask*; when every host that can be reached has
-that, and none has another claim, it becomes *held*. Two of them can be there at once, as siblings: two hosts asked at
-the same moment, or were cut off from each other. Then held comes before ask, and among equals the highest fence: the
-later one, so that whatever has seen the higher number may refuse the lower one.
+A claim on ``task/42`` is a register ``claims/task/42``. It begins as an *ask*. When every host that can be reached has
+that, and none has another claim, whoever asked holds the key. It writes down that it is *held* only if it goes on to
+hold it: an ask stands for some seconds. Two claims can be there at once, as siblings: two hosts asked at the same
+moment, or were cut off from each other. Then held comes before ask, and among equals the highest fence: the later one,
+so that whatever has seen the higher number may refuse the lower one.
 
 Nobody compares a clock with another host's. A claim is over when it is deleted, or when whoever wants it has watched it
 for its whole ``ttl`` by its own clock and no renewal came (:class:`Patience`).
@@ -12,7 +13,7 @@ for its whole ``ttl`` by its own clock and no renewal came (:class:`Patience`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -29,11 +30,11 @@ WATCHED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who has claimed ``key``. ``fence``: only grows from claim to claim; 0: it is only asked for.
+    """Who has claimed ``key``. ``fence``: only grows from claim to claim; 0: several were asked for at once.
 
     ``agent``, ``node``: who, and on which host; ``ttl``: in seconds; ``since``: when it was renewed last, by the clock
-    of its host; ``is_held``: else it is being asked for. ``crossed``: others that hold it at the same time, since
-    their hosts are or were cut off.
+    of its host; ``is_held``: else it was asked for just now, and may be held or refused. ``crossed``: others that hold
+    it at the same time, since their hosts are or were cut off.
     """
 
     key: str
@@ -73,20 +74,18 @@ def kept_s(ttl: float) -> float:
 
 def claims_in(entry: Entry | None) -> list[Claim]:
     """The claims on one key, the one that counts first. What is no claim is passed over."""
-    parts = [] if entry is None else [entry, *entry.siblings]
-    return sorted((found for part in parts if (found := _claim(part)) is not None), key=lambda c: c.rank, reverse=True)
+    if entry is None:
+        return []
+    found = [claim for part in (entry, *entry.siblings) if (claim := _claim(part)) is not None]
+    if len(found) == 1 and not entry.siblings and not found[0].is_held:
+        return [replace(found[0], fence=entry.clock)]
+    return sorted(found, key=lambda claim: claim.rank, reverse=True)
 
 
 def listed(entry: Entry) -> Claim | None:
-    """The claim on one key that counts, with those that crossed it; None: there is none, or it is only asked for."""
-    held = [claim for claim in claims_in(entry) if claim.is_held]
-    if not held:
-        return None
-    first, *others = held
-    return Claim(
-        first.key, first.id, first.agent, first.node, first.fence, first.ttl, first.since, True, first.dot,
-        tuple(others),
-    )  # fmt: skip
+    """The claim on one key that counts, with those that are held at the same time; None: there is none."""
+    found = claims_in(entry)
+    return replace(found[0], crossed=tuple(claim for claim in found[1:] if claim.is_held)) if found else None
 
 
 def _claim(entry: Entry) -> Claim | None:
@@ -129,7 +128,7 @@ def refusal(key: str, claims: Sequence[Claim]) -> ClaimHeld:
     first = claims[0] if claims else None
     if first is None:
         return ClaimHeld(f"{key!r} was claimed by somebody else at the same moment: try again", key=key)
-    doing = "is held by" if first.is_held else "is just being claimed by"
+    doing = "is held by" if first.fence else "is just being claimed by"
     return ClaimHeld(
         f"{key!r} {doing} {first.agent} on {first.node}: wait for it, or take something else",
         key=key, agent=first.agent, node=first.node, fence=first.fence,

@@ -93,16 +93,16 @@ def test_who_asked_at_the_same_moment_and_comes_later_has_no_earlier_fence(parte
     wait_until(lambda: all(len(agents) == 2 for agents in askers()))
     first = askers()[0][0]
     winner, loser = sorted(leases, key=lambda lease: lease._state.agent != first)
-    write = loser._write_held
+    write = loser._write
 
-    def slowly(**over: Any) -> None:
+    def slowly(what: str, **over: Any) -> None:
         """By now it has its fence, by its host's clock, which the other one's does not know."""
         winner._hold()
         winner.release()
         wait_until(lambda: not any(first in agents for agents in askers()))
-        write(**over)
+        write(what, **over)
 
-    monkeypatch.setattr(loser, "_write_held", slowly)
+    monkeypatch.setattr(loser, "_write", slowly)
     with pytest.raises(ClaimHeld):
         loser._hold()
 

@@ -14,8 +14,11 @@ SLOW_AFTER_ALL = 11494
 FROZEN_BETWEEN = 542
 """Somebody sees that others have asked, too, and is frozen before it holds; another one holds the key meanwhile."""
 
+HELD_UNHEARD_OF = 1228
+"""Somebody asks while the news is under way that another one held the key, with a later fence, and gave it back."""
 
-@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN])
+
+@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"

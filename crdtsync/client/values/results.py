@@ -44,6 +44,13 @@ class Entry:
     policy: str | None = None
     is_cut: bool = False
 
+    @property
+    def clock(self) -> int:
+        """The highest hybrid time of what ``version`` covers, as ``Written.alone`` tells it of a write."""
+        from crdtsync.wire.tokens import decode_version
+
+        return 0 if self.version is None else decode_version(self.version).hlc
+
 
 @dataclass(frozen=True, slots=True)
 class Card:

@@ -46,6 +46,14 @@ class Written(str):
         return int(self._reply.get("clock") or 0)
 
     @property
+    def alone(self) -> int:
+        """For a ``set`` with ``bind``: the hybrid time of the write itself, which no other write of the key has, if
+        nothing else lived under the key when it was answered, and nothing later had come from other hosts; else, and
+        from older daemons, 0.
+        """
+        return int(self._reply.get("alone") or 0)
+
+    @property
     def siblings(self) -> int:
         """How many other entries of the key live on beside it."""
         return int(self._reply.get("siblings") or 0)

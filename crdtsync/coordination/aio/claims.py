@@ -82,8 +82,6 @@ class AsyncLease:
         self.fence = 0
         self.is_confirmed = True
         self.agent = self.node = ""
-        self.beside: Callable[[Batch], None] | None = None
-        """Records what is written in the one change that makes the claim held, if that can be; for workers."""
         self._state = state.session()
         self._path = path_of(key)
         self._wait_s = float("inf") if wait is True else float(wait)
@@ -92,6 +90,7 @@ class AsyncLease:
         self._patience = Patience() if patience is None else patience
         self._id = ""
         self._version: str | None = None
+        self._alone = 0
         self._until_s = 0.0
         self._lost = ""
         self._held_at: str | None = None
@@ -181,16 +180,21 @@ class AsyncLease:
 
     async def _take(self) -> Self:
         state = self._state
-        self._id, self._version, self.fence = uuid4().hex, None, 0
+        self._id, self._version, self.fence, self._alone = uuid4().hex, None, 0, 0
         sent_s = _now_s()
         await self._ask()
-        try:
-            await self._hold()
-        except BaseException:
-            with suppress(CrdtSyncError):
-                await self._withdraw()
-            raise
-        self._until_s, self._lost, self._held_at = sent_s + self.ttl, "", state.last_token
+        until_s = sent_s + self._asked_s
+        if self._keep and self._alone and _now_s() < until_s - self._asked_s / 2:
+            self.fence = self._alone
+        else:
+            try:
+                await self._hold()
+            except BaseException:
+                with suppress(CrdtSyncError):
+                    await self._withdraw()
+                raise
+            self._alone, until_s = 0, sent_s + self.ttl
+        self._until_s, self._lost, self._held_at = until_s, "", state.last_token
         self.agent, self.node = state.agent, state.node
         if self._keep:
             self._ended = wake_up()
@@ -217,7 +221,7 @@ class AsyncLease:
         """Write the ask, until all hosts that can be reached have it, and this one has what they had."""
         try:
             asked = await self._write(ASK, **over, bind=self._keep, w="reached", timeout=ANSWER_S)
-            self.is_confirmed, self.fence = True, asked.clock
+            self.is_confirmed, self.fence, self._alone = True, asked.clock, asked.alone
         except Timeout as late:
             if late.written is None:  # it may or may not be there; then it is soon over
                 raise
@@ -232,11 +236,9 @@ class AsyncLease:
         version = self._version
         while True:
             try:
-                await self._write_held(if_version=version)
+                await self._write(HELD, if_version=version)
                 return
             except VersionMismatch as mismatch:
-                if mismatch.details.get("key") != self._path:  # what was to be written beside it is refused
-                    raise
                 others = self._before(claims_in(mismatch.current))
                 if others:
                     raise refusal(self.key, others) from None
@@ -251,21 +253,15 @@ class AsyncLease:
         """Write the claim, ``over`` what it may replace, and on what condition. An ask is soon over, for whoever makes
         it may stop before it is held.
         """
-        written = await self._state.set(self._path, self._record(what), ttl=self._kept_s, **over)
+        value = record(what, self._id, self._asked_s if what == ASK else self.ttl, self.fence)
+        written = await self._state.set(self._path, value, ttl=self._kept_s, **over)
         self._version = written.version
         return written
 
-    async def _write_held(self, **over: Any) -> None:
-        if self.beside is None:
-            await self._write(HELD, **over)
-            return
-        async with self._state.batch() as batch:
-            batch.set(self._path, self._record(HELD), ttl=self._kept_s, **over)
-            self.beside(batch)
-        self._version = batch.results[0].version
-
-    def _record(self, what: str) -> dict[str, Any]:
-        return record(what, self._id, min(self.ttl, ASKED_S) if what == ASK else self.ttl, self.fence)
+    @property
+    def _asked_s(self) -> float:
+        """How long an ask stands."""
+        return min(self.ttl, ASKED_S)
 
     @property
     def _kept_s(self) -> float:
@@ -293,7 +289,9 @@ class AsyncLease:
     # -- keep it ---------------------------------------------------------------------------------------------------
 
     async def _stay(self) -> None:
-        """Renew the claim at a third of its time, and look at what others write to it at once."""
+        """Renew the claim at a third of its time, at first at once if it is only asked for, and look at what others
+        write to it.
+        """
         if await woken(self._ended, SHORT_S):
             return
         self._events = events = self._state.watch(self._path, after=self._held_at)
@@ -304,7 +302,7 @@ class AsyncLease:
             events.close()
 
     async def _follow(self, events: AsyncWatch) -> None:
-        due_s = _now_s() + self.ttl / 3
+        due_s = _now_s() + (0.0 if self._alone else self.ttl / 3)
         while not self._lost:
             try:
                 if await events.next(timeout=max(0.0, due_s - _now_s())) is None:
@@ -366,16 +364,23 @@ async def claims(state: AsyncSession, prefix: str = "") -> list[Claim]:
 
 
 async def release(state: AsyncSession, key: str, fence: int | None) -> bool:
-    """Free a key whoever holds it, or only if it is held with ``fence``; whether it was held so."""
+    """Free a key whoever holds it, or only if it is held with ``fence``; whether it was held so. If its holder's host
+    renews it at the same moment, it is freed again.
+    """
     session = state.session()
-    entry = await session.entry(path_of(key))
-    claim = None if entry is None else listed(entry)
-    if entry is None or claim is None or (fence is not None and claim.fence != fence):
-        return False
-    try:
-        return await session.delete(path_of(key), if_version=entry.version)
-    except VersionMismatch:
-        return await release(state, key, claim.fence)
+    is_freed = False
+    while True:
+        entry = await session.entry(path_of(key))
+        claim = None if entry is None else listed(entry)
+        if entry is None or claim is None or (fence is not None and claim.fence != fence):
+            return is_freed
+        fence = claim.fence
+        try:
+            is_freed |= await session.delete(path_of(key), if_version=entry.version, w="reached", timeout=ANSWER_S)
+        except Timeout:  # here it is done
+            return True
+        except VersionMismatch:
+            continue
 
 
 def _gone(key: str) -> Claim:

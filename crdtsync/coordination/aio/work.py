@@ -34,7 +34,6 @@ from crdtsync.errors import ClaimHeld, InvalidValue, TooLarge, VersionMismatch
 if TYPE_CHECKING:
     from crdtsync.client import AsyncMirror
     from crdtsync.client.aio.client import AsyncSession
-    from crdtsync.client.operations.batch import Batch
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.write_result import Written
 
@@ -152,34 +151,32 @@ class AsyncWorker:
         return bool(keys)
 
     async def _attempt(self, key: str, entry: Entry | None) -> None:
-        """Do a task, if it is still as it was seen: it begins in the change that makes its claim held."""
+        """Claim a task and do it, if it is then still as it was seen."""
         task = task_in(entry)
         self._board.put(key, task)
         if entry is None or entry.version is None or task is None or task.is_over or task.not_before_ms > _now()[0]:
             return
         lease = AsyncLease(self._state, key, self._ttl, False, True, None, self._patience)
-        begun: list[tuple[dict[str, Any], Batch]] = []
-
-        def begin(batch: Batch) -> None:
-            value = self._begun(task, lease.fence)
-            batch.set(key, value, if_version=entry.version, ttl=KEPT_S if value["state"] == FAILED else None)
-            begun[:] = [(value, batch)]
-
-        lease.beside = begin
         try:
             await lease.acquire()
         except ClaimHeld:
             await woken(self._wake, self._random.uniform(0, LOST_RACE_S))
             return
-        except VersionMismatch as mismatch:
-            self._board.put(key, task_in(mismatch.current))
-            return
-        value, batch = begun[0]
         try:
-            if value["state"] == CLAIMED:
-                await self._do(Task(key, **(value | {"after": task.after})), batch.results[1].version, lease)
+            await self._begin(task, entry.version, lease)
         finally:
             await lease.release()
+
+    async def _begin(self, task: Task, version: str, lease: AsyncLease) -> None:
+        value = self._begun(task, lease.fence)
+        ttl = KEPT_S if value["state"] == FAILED else None
+        try:
+            begun = await self._state.set(task.key, value, if_version=version, ttl=ttl)
+        except VersionMismatch as mismatch:
+            self._board.put(task.key, task_in(mismatch.current))
+            return
+        if value["state"] == CLAIMED:
+            await self._do(Task(task.key, **(value | {"after": task.after})), begun.version or "", lease)
 
     def _begun(self, task: Task, fence: int) -> dict[str, Any]:
         """A task that is under way now, or has failed since its workers do not come back."""

@@ -62,10 +62,25 @@ class BoundKeys:
         return replica.clock.last
 
     def timed(self, replica: Replica | None, args: Arguments, result: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a write; if it binds its key, with a time behind all that has come until now."""
+        """The answer to a write; if it binds its key, with a time behind all that has come until now. It has the
+        write's own time as ``alone`` if nothing else lives under the key now, and what came from elsewhere is earlier:
+        somebody may have had the key there, and given it back since.
+        """
         if replica is None or not args.get("bind") or "version" not in result:
             return result
-        return {**result, "clock": self.clock(replica)}
+        written = decode_version(result["version"])
+        is_alone = [entry.dot for entry in replica.entries.held(args["key"])] == [*written.dots]
+        is_latest = written.hlc > replica.clock.heard
+        return {**result, "clock": self.clock(replica), "alone": written.hlc if is_alone and is_latest else 0}
+
+    def write(self, agent: Agent, replica: Replica, key: object) -> None:
+        """A write is to bind its key: let its time be one that no other node gives to a write of that moment.
+
+        :raises QuotaExceeded: one key more than a connection may have.
+        """
+        self.check(agent, replica.name, key)
+        replica.clock.tick(self._desk.host.now_ms)
+        self.clock(replica)
 
     def check(self, agent: Agent, space: str, key: object) -> None:
         """Refuse to bind one key more than a connection may have.

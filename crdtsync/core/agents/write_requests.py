@@ -141,7 +141,7 @@ class WriteRequests:
         past: Past | None = None,
     ) -> dict[str, Any]:
         if name == "set" and args.get("bind"):
-            self._desk.bound.check(agent, replica.name, check_key(args.get("key")))
+            self._desk.bound.write(agent, replica, check_key(args.get("key")))
         draft = Draft(replica, self._host.now_ms, replica.node_of)
         draft.past = past
         if name not in ("restore", "bring_back"):

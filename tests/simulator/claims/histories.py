@@ -15,6 +15,7 @@ from unittest.mock import patch
 from crdtsync.client.aio import connection, stream
 from crdtsync.client.aio.methods import base
 from crdtsync.coordination import AsyncLease
+from crdtsync.coordination.claim_record import HELD
 from crdtsync.errors import CrdtSyncError
 from tests.simulator.claims.judge import Broken, Holding, Judge, QuorumJudge
 from tests.simulator.claims.machines import KEYS, Machine, Machines
@@ -50,7 +51,7 @@ class Agent:
 
     async def _claim(self, key: str) -> None:
         wait = self._random.choice((False, 2.0, 20.0))
-        ttl = self._random.choice((2.0, 5.0, 10.0))
+        ttl = self._random.choice((2.0, 5.0, 10.0 if self._history.by_quorum else 20.0))
         lease = self.client.claim(key, ttl=ttl, wait=wait, quorum=self._history.by_quorum)
         await self._history.acquire(self, lease)
         await asyncio.sleep(self._random.choice((0.1, 1.0, 8.0, 20.0)))
@@ -96,14 +97,19 @@ class History:
             self.asked.setdefault(lease.key, {})[agent.machine.name] = asked[-1]
             return await take()
 
-        write_held = lease._write_held
+        ask, write = lease._ask, lease._write
 
-        async def writing(**over: Any) -> None:
-            await self._pause(agent, lease.key, asked[-1])
-            await write_held(**over)
+        async def asking() -> None:
+            await ask()
+            if lease._alone:
+                await self._pause(agent, lease.key, asked[-1])
 
-        lease._take = taking  # type: ignore[method-assign]
-        lease._write_held = writing  # type: ignore[method-assign]
+        async def writing(what: str, **over: Any) -> Any:
+            if what == HELD and not lease.is_held:
+                await self._pause(agent, lease.key, asked[-1])
+            return await write(what, **over)
+
+        lease._take, lease._ask, lease._write = taking, asking, writing  # type: ignore[method-assign]
         await lease.acquire()
         context = copy_context()
         got = Holding(
@@ -114,15 +120,22 @@ class History:
         self.counts["confirmed"] += got.is_confirmed
         self.counts["waited"] += asked[-1] > begun_s
         self.judge.got(got)
+        if lease._alone and self.pauses.random() < 0.1:  # before it writes that it holds the key
+            self.counts["pause_holder"] += 1
+            await self._freeze(agent, self.pauses.choice((1, 6, 25)))
 
     async def _pause(self, agent: Agent, key: str, asked_s: float) -> None:
         """Freeze some of those who asked at the same moment, before they hold what they asked for."""
         rivals = self.asked.get(key, {}).items()
         has_rival = any(abs(at_s - asked_s) < RIVAL_S for machine, at_s in rivals if machine != agent.machine.name)
-        if has_rival and self.pauses.random() < 0.5 and not agent.is_ended and not agent.process.is_frozen:
+        if has_rival and self.pauses.random() < 0.5:
             self.counts["pause_asker"] += 1
+            await self._freeze(agent, self.pauses.choice((0.3, 1, 6)))
+
+    async def _freeze(self, agent: Agent, seconds: float) -> None:
+        if not agent.is_ended and not agent.process.is_frozen:
             agent.process.freeze()
-            self.world.loop.call_later(self.pauses.choice((0.3, 1, 6)), self._thaw, agent, context=Context())
+            self.world.loop.call_later(seconds, self._thaw, agent, context=Context())
             await asyncio.sleep(0)
 
     async def play(self) -> None:

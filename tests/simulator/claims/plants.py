@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from crdtsync.coordination import AsyncLease
 from crdtsync.coordination.aio.quorum import Moment
-from crdtsync.coordination.claim_record import ASK, Claim, path_of
+from crdtsync.coordination.claim_record import ASK, HELD, Claim, path_of
 from crdtsync.core.peers.voter import Voter
 from crdtsync.wire.peer.votes import Vote, Voted
 from tests.simulator.claims.machines import KEYS, Machine
@@ -22,8 +22,13 @@ def _wall_s() -> float:
 
 
 async def _ask_nobody(lease: AsyncLease, **over: Any) -> None:
-    await lease._write(ASK, **over)
-    lease.is_confirmed = True
+    asked = await lease._write(ASK, **over, bind=True)
+    lease.is_confirmed, lease.fence, lease._alone = True, asked.clock, asked.alone
+
+
+async def _ask_and_do_not_look(lease: AsyncLease, **over: Any) -> None:
+    await _ask_all(lease, **over)
+    lease._alone = lease.fence
 
 
 async def _bind_by_wall_clock(lease: AsyncLease) -> None:
@@ -33,6 +38,7 @@ async def _bind_by_wall_clock(lease: AsyncLease) -> None:
 async def _ask_by_wall_clock(lease: AsyncLease, **over: Any) -> None:
     await _ask_all(lease, **over)
     lease.fence = int(_wall_s())
+    lease._alone = lease._alone and lease.fence
 
 
 @contextmanager
@@ -44,9 +50,19 @@ def _fences_by_wall_clock() -> Iterator[None]:
         yield
 
 
-async def _hold_beside_asks(lease: AsyncLease, **over: Any) -> None:
-    is_first = over["if_version"] == lease._version
-    await _write_held(lease, **(over if is_first else {"seen": lease._version}))
+async def _hold_beside_asks(lease: AsyncLease, what: str, **over: Any) -> Any:
+    is_next = what == HELD and not lease.is_held and over["if_version"] != lease._version
+    return await _write(lease, what, **({"seen": lease._version} if is_next else over))
+
+
+class _Longer:
+    """In the place of a lease's ``_until_s``: what is only asked for counts for ``ttl`` from when that was answered."""
+
+    def __get__(self, lease: AsyncLease, _: object = None) -> float:
+        return float(lease.__dict__["until_s"])
+
+    def __set__(self, lease: AsyncLease, until_s: float) -> None:
+        lease.__dict__["until_s"] = until_s + (lease.ttl - lease._asked_s if lease._alone and until_s else 0)
 
 
 _start = Machine.start
@@ -88,7 +104,7 @@ def _admit_oneself(voter: Voter, _now_s: float) -> None:
     voter.is_admitted = True
 
 
-_ask_all, _write_held = AsyncLease._ask_all, AsyncLease._write_held
+_ask_all, _write = AsyncLease._ask_all, AsyncLease._write
 _load = Voter.load
 _QUORUM = "crdtsync.coordination.aio.quorum"
 _VOTER = "crdtsync.core.peers.voter"
@@ -118,9 +134,9 @@ PLANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "a release that frees what others hold": lambda: patch.object(AsyncLease, "_withdraw", _free_all),
     "a loser that is not told": lambda: patch.object(AsyncLease, "_look", _look_away),
     "two who ask at once and do not look": lambda: patch.object(AsyncLease, "_before", _see_no_rivals),
-    "one who has paused holds with an earlier fence": lambda: patch.object(
-        AsyncLease, "_write_held", _hold_beside_asks
-    ),
+    "two who ask at once and both hold": lambda: patch.object(AsyncLease, "_ask_all", _ask_and_do_not_look),
+    "one who has paused holds with an earlier fence": lambda: patch.object(AsyncLease, "_write", _hold_beside_asks),
+    "an ask that counts for as long as a claim": lambda: patch.object(AsyncLease, "_until_s", _Longer(), create=True),
 }
 """By what is wrong."""
 
@@ -129,10 +145,12 @@ CAUGHT_BY = {
     "a lease counted from the wrong clock": 274,
     "a holder that forgets the time": 1,
     "a fence reused": 0,
-    "a claim forgotten at a restart": 22,
+    "a claim forgotten at a restart": 16,
     "a release that frees what others hold": 7,
-    "a loser that is not told": 1,
+    "a loser that is not told": 73,
     "two who ask at once and do not look": 0,
+    "two who ask at once and both hold": 0,
     "one who has paused holds with an earlier fence": 45,
+    "an ask that counts for as long as a claim": 10,
 }
 """The first seed that finds it; played first."""

@@ -13,6 +13,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from crdtsync.causality import Dot, Writer
 from crdtsync.client import Entry
 from crdtsync.coordination import AsyncLease
 from crdtsync.coordination.aio import claims
@@ -21,8 +22,11 @@ from crdtsync.coordination.questions import Answer, answers_in
 from crdtsync.coordination.task_board import Board
 from crdtsync.coordination.task_record import CLAIMED, DONE, FAILED, OPEN, Task, backoff_ms, blocked_by, task_in
 from crdtsync.errors import ClaimHeld, InvalidRequest, VersionMismatch
+from crdtsync.wire.tokens import Version, encode_version
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
+CLOCK = 123_456
+VERSION = encode_version(Version((Dot(Writer(1), 1, 0),), hlc=CLOCK))
 
 
 def entry(key: str, *values: object, first: int = 0) -> Entry:
@@ -31,7 +35,7 @@ def entry(key: str, *values: object, first: int = 0) -> Entry:
         Entry(key, "register", value, None, f"{n + 1}.1.0", [], f"agent-{n}", f"host-{n}", TIME, None, None, None)
         for n, value in enumerate(values)
     ]
-    return replace(parts[first], version="v", siblings=[part for n, part in enumerate(parts) if n != first])
+    return replace(parts[first], version=VERSION, siblings=[part for n, part in enumerate(parts) if n != first])
 
 
 def stored(state: str, fence: int, **fields: Any) -> dict[str, Any]:
@@ -45,7 +49,9 @@ def test_held_comes_before_asked_for_then_the_highest_fence_in_whatever_order_th
         found = listed(entry("claims/k", *order))
         assert found is not None
         assert (found.key, found.fence, [one.fence for one in found.crossed]) == ("k", 9, [7])
-    assert listed(entry("claims/k", record(ASK, "a", 60, 0))) is None
+    asked = listed(entry("claims/k", record(ASK, "a", 60, 0)))
+    assert asked is not None
+    assert (asked.fence, asked.is_held) == (CLOCK, False)
     assert claims_in(entry("claims/k", "no claim", {"state": "held"}, {**record(HELD, "a", 60, 1), "ttl": "x"})) == []
 
 

@@ -87,6 +87,42 @@ def test_a_set_that_waits_for_others_tells_a_time_behind_what_they_had(pair):
     assert bob.get("k") is None
 
 
+def test_a_set_that_binds_tells_its_own_time_if_nothing_else_lives_under_the_key_when_it_is_answered(pair):
+    ann, bob, cat, dan = (
+        pair[host].agent(name) for host, name in zip("abab", ("ann", "bob", "cat", "dan"), strict=True)
+    )
+
+    def asked(agent, key):
+        return agent.write("set", key=key, value=pack(1), bind=True, w="reached", timeout=1000)
+
+    told = ann.set("m", 1, bind=True)
+    assert told["alone"] == decode_version(told["version"]).hlc
+    requests = {agent: asked(agent, key) for agent, key in ((ann, "k"), (bob, "k"), (cat, "gone"), (dan, "lone"))}
+    pair["a"].agent("eve").set("gone", 2)
+    pair.sync()
+    assert [agent.result(request)["alone"] > 0 for agent, request in requests.items()] == [False, False, False, True]
+
+
+def test_it_tells_no_time_that_is_before_what_has_come_meanwhile_from_another_node(pair):
+    """There somebody may have held the key, and given it back, of whom this node had not heard."""
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    request = ann.write("set", key="k", value=pack(1), bind=True, w="reached", timeout=1000)
+    bob.set("k", 1, bind=True)
+    later = bob.set("other", 1)["version"]
+    bob.delete("k")
+    pair.sync()
+    told = ann.result(request)
+    assert told["alone"] == 0
+    assert told["clock"] > decode_version(later).hlc
+
+
+def test_writes_that_bind_have_other_times_on_each_node():
+    """Two nodes that have seen the same, at the same moment."""
+    with fleet_of("a", "b") as fleet:
+        times = [host.agent("ann").set("k", 1, bind=True)["alone"] for host in (fleet["a"], fleet["b"])]
+    assert times[0] != times[1]
+
+
 def test_what_a_batch_writes_to_a_bound_key_goes_too(node):
     ann = node.agent("ann")
     first = ann.set("k", 1)["version"]
