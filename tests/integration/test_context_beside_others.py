@@ -10,6 +10,7 @@ import pytest
 
 from crdtsync.context import compress
 from crdtsync.context.extras import MissingPackage
+from crdtsync.errors import InvalidRequest
 from tests.harness import Daemon
 from tests.harness.frameworks import FRAMEWORKS, ROOT, environment, passes, python_with
 
@@ -54,5 +55,5 @@ def test_edits_of_a_host_at_rest() -> None:
 def test_without_headroom_it_says_what_to_install() -> None:
     with pytest.raises(MissingPackage, match="pip install headroom-ai"):
         compress("word " * 100, by="headroom")
-    with pytest.raises(ValueError, match="rules, headroom"):
+    with pytest.raises(InvalidRequest, match="rules, headroom"):
         compress("word", by="magic")
