@@ -78,6 +78,22 @@ def documented_examples(page: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_documented_example_prints_what_is_shown(crdtsync: Shell, page: Path) -> None:
     """A key that one page has written is not there for the next: each has a daemon of its own."""
+    check_examples(crdtsync, page)
+
+
+@pytest.mark.timeout(PAGE_TIMEOUT_S + 20)
+def test_going_on_elsewhere_is_as_shown_on_two_hosts(shells: list[Shell]) -> None:
+    """Whoever is at home on the desk works on another host, once that has what the first one has."""
+    laptop, desk = (shell.environment["CRDTSYNC_SOCKET"] for shell in shells)
+    program = shells[0].directory / "bin" / "crdtsync"
+    run = f"{sys.executable} -m crdtsyncd.cli"
+    there = f"export CRDTSYNC_AFTER=$({run} --socket {laptop} now) CRDTSYNC_SOCKET={desk}"
+    program.write_text(f'#!/bin/sh\ncase $HOME in */desk) {there}; echo x >> "$HOME/there" ;; esac\nexec {run} "$@"\n')
+    check_examples(shells[0], DOCS / "how-to/take-a-session-along.md")
+    assert (shells[0].directory / "desk" / "there").read_text().count("x") >= 2
+
+
+def check_examples(crdtsync: Shell, page: Path) -> None:
     examples = list(documented_examples(page))
     assert len(examples) >= 1
     script = crdtsync.directory / "script"
