@@ -25,7 +25,7 @@ from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
 from crdtsync.sessions.notes import Note
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
-from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile
+from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile, is_absolute
 from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of, recent
 
 _COMPARED_BYTES = 64 * 1024
@@ -142,7 +142,8 @@ class Follower:
             counts.update(tail.redactor.found if tail.redactor else {})
         is_redacted = all(tail.redactor for tail in self._tails.values())
         return Saved(
-            agent=agent.name, id=check_id(self._local.id), title=titled(about.title), cwd=about.cwd,
+            agent=agent.name, id=check_id(self._local.id), title=titled(about.title),
+            cwd=about.cwd if is_absolute(about.cwd) else "",
             home=str(Path.home()), user=_user(), host=socket.gethostname(), root=str(root),
             place=str(self._local.main.relative_to(root)),
             turns=about.turns, model=titled(about.model), version=titled(about.version),

@@ -128,6 +128,40 @@ def test_both_formats_come_back_to_the_byte(daemon: Daemon, ann: Home):
     }
 
 
+def test_a_session_that_names_no_directory_is_saved_all_the_same(daemon: Daemon, ann: Home):
+    ann.codex.write_bytes(b"".join(codex_lines("[somewhere]")))
+    sessions = Sessions(daemon.client("ann"))
+    sessions.save(CODEX_ID)
+    assert sessions.get(CODEX_ID).cwd == ""
+    assert sessions.load(CODEX_ID).files == {str(ann.codex): "same"}
+
+
+@pytest.mark.skipif(
+    "CRDTSYNC_TEST_SESSIONS" not in os.environ,
+    reason="CRDTSYNC_TEST_SESSIONS names no folder of sessions: samples of other versions NOT tested",
+)
+@pytest.mark.timeout(600)
+def test_samples_come_back_to_the_byte_on_another_host(pair: Cluster, ann: Home, bob: Home):
+    """Each file below a folder, as one of Claude Code or of Codex: who reads it takes what it knows."""
+    (here, there), tried = (Sessions(daemon.client("ann")) for daemon in pair), 0
+    for number, sample in enumerate(sorted(Path(os.environ["CRDTSYNC_TEST_SESSIONS"]).rglob("*.jsonl"))):
+        content, session = sample.read_bytes(), f"{number:08x}-0000-4000-8000-000000000000"
+        other, path = "codex", ann.claude.with_name(f"{session}.jsonl")
+        if re.search(rb'"type": ?"(session_meta|response_item)"|"record_type"', content):
+            other, path = "claude-code", ann.codex.with_name(f"rollout-2026-11-20T10-00-00-{session}.jsonl")
+        path.write_bytes(content)
+        here.save(session, redact=False)
+        pair[1].client("sync").wait(pair[0].client("sync").now())
+        path.unlink()
+        ((name, state),) = there.load(session).files.items()
+        assert (state, Path(name).read_bytes()) == ("new", content), sample
+        Path(name).unlink()
+        if there.conversation(session).items:
+            there.handover(session, to=other, cwd=bob.work, dry_run=True)
+        tried += 1
+    assert tried > 0
+
+
 def test_a_second_save_writes_what_is_new(daemon: Daemon, ann: Home):
     client = daemon.client("ann")
     sessions = Sessions(client)

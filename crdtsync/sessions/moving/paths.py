@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.saved.header import is_absolute
 
 _REST = rb"[^\s\"'`\\<>|:;,()\[\]{}*?$&#\x00-\x1f\x7f]*"
 
@@ -65,14 +66,10 @@ def parsed(maps: Iterable[str]) -> dict[str, str]:
     pairs = {}
     for word in maps:
         old, sign, new = word.partition("=")
-        if not (sign and _is_absolute(old) and _is_absolute(new)):
+        if not (sign and is_absolute(old) and is_absolute(new)) or "/" in (old, new):
             raise InvalidRequest(f"{word!r} maps no path: write OLD=NEW with two absolute paths")
         pairs[old] = new
     return pairs
-
-
-def _is_absolute(path: str) -> bool:
-    return len(path) > 1 and (path.startswith("/") or re.match(r"[A-Za-z]:[\\/]|\\\\", path) is not None)
 
 
 def _trimmed(path: str) -> str:

@@ -127,7 +127,7 @@ class Saved:
         """
         try:
             texts = {name: str(value[name]) for name in _TEXTS}
-            if texts["id"] != session or (texts["cwd"] and not _is_absolute(texts["cwd"])):
+            if texts["id"] != session or (texts["cwd"] and not is_absolute(texts["cwd"])):
                 raise ValueError(session)
             files = {str(name): SavedFile(_bytes(end), int(size), int(lines)) for name, (end, size, lines)
                      in value["files"].items()}  # fmt: skip
@@ -155,5 +155,6 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-def _is_absolute(path: str) -> bool:
+def is_absolute(path: str) -> bool:
+    """Whether it is a whole path, on whatever system."""
     return path.startswith("/") or PureWindowsPath(path).is_absolute()
