@@ -14,6 +14,9 @@ from tests.harness.model_endpoint import ModelEndpoint
 PACKAGES = ["@openai/codex@0.169.0", "@anthropic-ai/claude-code@2.1.330"]
 CODEX = "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
 CLAUDE = "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+OLD_PACKAGES = ["@openai/codex@0.29.0", "@anthropic-ai/claude-code@1.0.128"]
+OLD_CODEX = "node_modules/@openai/codex/bin/codex-x86_64-unknown-linux-musl"
+OLD_CLAUDE = "node_modules/@anthropic-ai/claude-code/cli.js"
 MORE_PACKAGES = ["@google/gemini-cli@0.61.0", "opencode-linux-x64@1.18.33"]
 GEMINI = "node_modules/@google/gemini-cli/bundle/gemini.js"
 OPENCODE = "node_modules/opencode-linux-x64/bin/opencode"
@@ -65,21 +68,26 @@ def run(command: list[str], variables: dict[str, str], directory: Path) -> str:
     return done.stdout
 
 
-def run_codex(programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str) -> str:
+def run_codex(
+    programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str, program: str = CODEX
+) -> str:
     """``codex exec`` with these arguments; what it prints."""
     variables = environment(home, CODEX_HOME=str(home / ".codex"), FAKE_KEY="x")
     (home / ".codex").mkdir(exist_ok=True)
     with model.running() as address:
         (home / ".codex" / "config.toml").write_text(CODEX_SETTINGS.format(address=address))
-        return run([str(programs / CODEX), "exec", "--skip-git-repo-check", *arguments], variables, directory)
+        return run([str(programs / program), "exec", "--skip-git-repo-check", *arguments], variables, directory)
 
 
-def run_claude(programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str) -> str:
+def run_claude(
+    programs: Path, home: Path, directory: Path, model: ModelEndpoint, *arguments: str, program: str = CLAUDE
+) -> str:
     """``claude -p`` with these arguments; what it prints."""
     quiet = dict.fromkeys(QUIET, "1")
     with model.running() as address:
         variables = environment(home, ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="x", **quiet)
-        command = [str(programs / CLAUDE), "-p", *arguments, "--allowedTools", "Bash", "Write"]
+        node = ["node"] if program.endswith(".js") else []
+        command = [*node, str(programs / program), "-p", *arguments, "--allowedTools", "Bash", "Write"]
         return run(command, variables, directory)
 
 

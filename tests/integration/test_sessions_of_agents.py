@@ -17,6 +17,9 @@ from tests.harness.coding_agents import (
     CODEX,
     GEMINI,
     MORE_PACKAGES,
+    OLD_CLAUDE,
+    OLD_CODEX,
+    OLD_PACKAGES,
     OPENCODE,
     PACKAGES,
     run_claude,
@@ -43,6 +46,13 @@ def more_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same of Gemini CLI and OpenCode."""
     place = tmp_path_factory.mktemp("more-coding-agents")
     return installed("CRDTSYNC_TEST_MORE_CODING_AGENTS", place, MORE_PACKAGES, [GEMINI, OPENCODE])
+
+
+@pytest.fixture(scope="module")
+def old_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first two as they were in the autumn of 2025."""
+    place = tmp_path_factory.mktemp("old-coding-agents")
+    return installed("CRDTSYNC_TEST_OLD_CODING_AGENTS", place, OLD_PACKAGES, [OLD_CODEX, OLD_CLAUDE])
 
 
 class Person:
@@ -157,6 +167,33 @@ def test_both_resume_on_another_host_under_another_user(
         asked = next(request for request in script.requests if request.get("tools"))
         assert_in_order(asked, ["what is in a.txt?", "cat a.txt", "alpha", "It says alpha.", "another way"])
         assert "go on" not in json.dumps(asked.get("input") or asked["messages"]).replace("goes on", "")
+
+
+def test_sessions_of_old_versions_come_back_to_the_byte_and_go_on_with_new_ones(
+    old_programs: Path, programs: Path, pair: Cluster, people: tuple[Person, Person]
+) -> None:
+    ann, bob = people
+    script = ModelEndpoint([OwnTool("Bash", {"command": "cat a.txt", "description": "x"}), "It says alpha."])
+    run_claude(old_programs, ann.home, ann.work, script, SAID[0], program=OLD_CLAUDE)
+    script = ModelEndpoint([OwnTool("shell", {"command": ["bash", "-lc", "cat a.txt"]}), "It says alpha."])
+    run_codex(old_programs, ann.home, ann.work, script, SAID[0], program=OLD_CODEX)
+    for agent, other in (("claude-code", "codex"), ("codex", "claude-code")):
+        saved = ann.json("save", "--latest", "--from", agent)
+        (path,) = ann.home.glob(f"**/*{saved['id']}.jsonl")
+        before = path.read_bytes()
+        path.unlink()
+        assert ann.json("load", saved["id"])["files"][str(path)] == "new"
+        assert path.read_bytes() == before
+        sync(pair, 0, 1)
+        done = bob.json("handover", saved["id"], "--to", other, "--in", str(bob.work))
+        renewed = bob.json("branch", saved["id"], "--in", str(bob.work))  # Codex reads no sessions so old itself
+        for program, session in ((other, done["id"]), (agent, renewed["id"])):
+            script = ModelEndpoint(["Done."])
+            if program == "codex":
+                run_codex(programs, bob.home, bob.work, script, "resume", session, "go on")
+            else:
+                run_claude(programs, bob.home, bob.work, script, "go on", "--resume", session)
+            assert_in_order(asked(script), [SAID[0], "cat a.txt", "alpha", "It says alpha.", "go on"])
 
 
 def asked(script: ModelEndpoint) -> dict[str, Any]:
