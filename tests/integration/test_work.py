@@ -165,6 +165,19 @@ def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_pa
     assert shell.ok("work", "tasks/**", "--drain", "--", "true") == "tasks/1: done"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
+@pytest.mark.parametrize("command", [["work", "tasks/**"], ["claim", "tasks/1"]], ids=["work", "claim"])
+def test_the_command_of_who_is_killed_is_told_to_end(daemon: Daemon, tmp_path: Path, command: list[str]):
+    daemon.client("ann").put_task("tasks/1")
+    shell = Shell(daemon.socket, tmp_path)
+    script = f"trap 'echo ended > {tmp_path}/ended; exit' TERM; echo begun >&2; while :; do sleep 0.05; done"
+    with shell.start(*command, "--", "sh", "-c", script) as run:
+        assert run.process.stderr is not None
+        assert run.process.stderr.readline() == b"begun\n"
+        run.process.kill()
+        wait_until((tmp_path / "ended").exists)
+
+
 def test_a_command_that_is_not_there_costs_no_attempt(daemon: Daemon, tmp_path: Path):
     shell = Shell(daemon.socket, tmp_path)
     shell.ok("task", "put", "tasks/1", "1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from crdtsyncd.cli.commands.together.children import end_with_parent
 from crdtsyncd.devfleet.layout import ClusterError, Place, last_log_line
 
 READY_TIMEOUT_S = 90.0
@@ -21,7 +21,6 @@ RESTART_S_FIRST = 1.0
 RESTART_S_MAX = 30.0
 STABLE_S = 10.0
 STOP_TIMEOUT_S = 12.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Member:
@@ -88,7 +87,7 @@ class Member:
                 stdout=log,
                 stderr=log,
                 process_group=0,  # Ctrl-C is for us alone: we stop the daemons
-                preexec_fn=_die_with_parent,  # there are no threads
+                preexec_fn=end_with_parent,  # there are no threads
             )
         self.pid = process.pid
         if self._stopping.is_set():
@@ -146,9 +145,3 @@ def _program() -> str:
 def _environment() -> dict[str, str]:
     """Ours, without settings that are meant for another daemon."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
-
-
-def _die_with_parent() -> None:
-    """Have the kernel stop the daemon should we be killed (prctl(2)); elsewhere than on Linux it stays."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,8 +20,18 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 END_S = 10.0
 """So long a command may take to end after SIGTERM; then it is killed."""
+
+
+def end_with_parent() -> None:
+    """In a child before it is the command: the kernel sends it SIGTERM when its parent dies, however that is (Linux:
+    prctl(2), with the thread that started it; elsewhere it lives on).
+    """
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def check(command: Sequence[str]) -> None:
@@ -43,6 +55,7 @@ class Child:
                 env={**os.environ, **variables},
                 stdin=None if content is None else subprocess.PIPE,
                 stdout=None if content is None else subprocess.PIPE,
+                preexec_fn=end_with_parent,  # noqa: PLW1509  # one call of the system, made ready before the fork
             )
         except FileNotFoundError:
             raise CommandFailed(f"{command[0]!r} was not found", status=NOT_FOUND, code="command_failed") from None
