@@ -42,6 +42,8 @@ def test_a_question_is_answered_on_another_host_and_outlives_its_asker(pair: Clu
     assert [(one.value, one.agent, one.note) for one in kept.answers] == [("yes", "ann", "the tests pass")]
     assert pair[1].client("flow").ask("deploy") == "yes", "it goes on where it is next started"
     assert asker.ask("deploy", "Ship it?", options=["yes", "no"]) == "yes"
+    with pytest.raises(InvalidRequest, match="a list of answers"):
+        asker.ask("other", "Ship it?", options="yes")
     for question, options in (("Drop all tables?", ["yes", "no"]), ("Ship it?", ["now", "yes"])):
         with pytest.raises(InvalidRequest, match=r"another question already: 'Ship it\?' \(yes, no\)"):
             asker.ask("deploy", question, options=options)

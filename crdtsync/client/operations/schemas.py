@@ -39,6 +39,8 @@ def schema_set(
             arguments["json"] = encode(json)
         if ttl is not None:
             arguments["ttl"] = milliseconds(seconds(ttl, "ttl"))
+        if isinstance(writers, str):
+            raise InvalidRequest(f"writers are a list of names, as in [{writers!r}]")
         if writers is not None:
             arguments["writers"] = [*writers]
         arguments |= {name: said for name, said in rules.items() if said is not None}

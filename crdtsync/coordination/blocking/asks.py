@@ -47,6 +47,8 @@ def ask(
     """Ask, or go on waiting for what was asked; the answer."""
     if not name:
         raise InvalidRequest("a question needs a name to be answered by, such as deploy; it is empty")
+    if isinstance(options, str):
+        raise InvalidRequest(f"options are a list of answers, as in [{options!r}]")
     session = state.session()
     if anew:
         with session.batch() as batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
@@ -16,6 +16,8 @@ from crdtsyncd.cli.shared_options import prefix_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 from crdtsyncd.wording import counted
+
+from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -83,41 +85,57 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
       crdtsync schema set 'plan/*' --version 2 --json-schema plan-2.json
       crdtsync schema migrate 'plan/*' --dry-run -- jq '.title = .name | del(.name)'
     """
-    done = left = current = 0
-    form = Form(as_string=False)
+    form, counts = Form(as_string=False), {"migrated": 0, "current": 0, "left": 0}
     with connect(settings) as client:
         schemas = DeclaredSchemas(client)
         version, prefix = schemas.versioned(pattern)
+
+        def migrated(entry: Entry) -> object:
+            new = form.decode(filtered(command, form.encode(entry.value)), f"what {command[0]!r} printed")
+            for misfit in schemas.of_value(entry.key, new):
+                why = f"what {command[0]!r} printed does not fit: {misfit.path} {misfit.why}"
+                raise CommandFailed(why, status=ABSENT, code="misfit")
+            return new
+
         with Progress("keys looked at") as progress:
             for listed in all_entries(client, prefix, values=False):
                 progress.advance()
                 if schemas.pattern_of(listed.key) != pattern:
                     continue
-                entry = client.entry(listed.key)
-                if entry is None or (entry.meta or {}).get(VERSION, 0) >= version:
-                    current += 1
-                elif entry.kind != "register" or entry.siblings:
-                    left += 1
-                else:
-                    try:
-                        new = form.decode(filtered(command, form.encode(entry.value)), f"what {command[0]!r} printed")
-                    except CommandFailed as error:
-                        raise CommandFailed(
-                            f"{entry.key}: {error.message}", status=error.status, code=error.code
-                        ) from None
-                    for misfit in schemas.of_value(entry.key, new):
-                        why = f"what {command[0]!r} printed does not fit: {misfit.path} {misfit.why}"
-                        raise CommandFailed(f"{entry.key}: {why}", status=ABSENT, code="misfit")
-                    if not dry_run:
-                        _write(client, entry, new, version)
-                    done += 1
-    result = {"migrated": done, "current": current, "left": left, "version": version, "dry_run": dry_run}
+                try:
+                    counts[_bring_over(client, listed.key, version, migrated, is_dry=dry_run)] += 1
+                except CommandFailed as error:
+                    what = error.message.removesuffix("; nothing was written")
+                    stay = "" if dry_run else f"; {counts['migrated']:,} were migrated before, and stay"
+                    raise CommandFailed(f"{listed.key}: {what}{stay}", status=error.status, code=error.code) from None
+    done, current, left = counts.values()
+    result = {**counts, "version": version, "dry_run": dry_run}
     output.result(
         settings,
         f"{done:,} {'would be ' if dry_run else ''}migrated to version {version}, {current:,} were there already, "
         f"{left:,} left as they are",
         result,
     )
+
+
+def _bring_over(
+    client: Session, key: str, version: int, migrated: Callable[[Entry], object], *, is_dry: bool
+) -> Literal["migrated", "current", "left"]:
+    """What was done with a key. If somebody writes it meanwhile, it is looked at anew."""
+    while True:
+        entry = client.entry(key)
+        if entry is None or (entry.meta or {}).get(VERSION, 0) >= version:
+            return "current"
+        if entry.kind != "register" or entry.siblings:
+            return "left"
+        new = migrated(entry)
+        if is_dry:
+            return "migrated"
+        try:
+            _write(client, entry, new, version)
+        except VersionMismatch:
+            continue
+        return "migrated"
 
 
 def _write(client: Session, entry: Entry, value: object, version: int) -> None:
