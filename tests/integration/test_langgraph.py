@@ -89,6 +89,27 @@ def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -
         assert f"['begun', 'asked on {daemon.name}', 'done on {daemon.name}']" in shown[0]
 
 
+def test_branches_of_two_hosts_are_merged_by_the_graphs_reducers(parted: Cluster) -> None:
+    """First the branches, then two that go on from merges which both hosts have made at once."""
+    program = FRAMEWORKS / NAME / "branches.py"
+    for daemon in parted:
+        run_with(NAME, daemon, program, "branch", daemon.name)
+    healed(parted)
+    parted.cut(0, 1)
+    parted.wait_parted(0, 1)
+    merged, same = (json.loads(run_with(NAME, daemon, program, "merge")) for daemon in parted)
+    assert merged == same
+    assert sorted(merged[0]) == sorted(f"{what} on {each.name}" for each in parted for what in ("asked", "done"))
+    assert merged[1] == 1, "one head is left"
+    for daemon in parted:
+        run_with(NAME, daemon, program, "branch", f"{daemon.name} again")
+    healed(parted)
+    steps, heads = json.loads(run_with(NAME, parted[0], program, "merge"))
+    assert steps[:4] == merged[0], "nothing is there twice"
+    assert sorted(steps[4:]) == sorted(f"{what} on {each.name} again" for each in parted for what in ("asked", "done"))
+    assert heads == 1
+
+
 def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
     run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
     is_brought_over(daemon, tmp_path, "langgraph-sqlite", str(tmp_path / "kept.sqlite"))

@@ -10,13 +10,15 @@ whole or not at all. What is longer than a key may hold is split into parts by `
 The store is likewise a page of calls, ``async_store_calls``, with its blocking twin; ``items`` says what is where, and
 what a search finds. ``store`` gives both the face that LangGraph asks for.
 
-Two hosts that run one thread at once write checkpoints with ids of their own, so both branches stay.
+Two hosts that run one thread at once write checkpoints with ids of their own, so both branches stay, until somebody
+merges them.
 
 Modules:
 
 - ``async_saver``, ``saver``: the checkpointer
 - ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
+- ``branching``: which branches a thread has, and what one of them has added
 - ``redaction``: a rule for the texts in what is written, such as one against secrets
 - ``records``: bytes of any length as keys, and whether they are whole
 - ``other_savers``: checkpoints of other checkpointers
@@ -25,7 +27,8 @@ Modules:
 - ``items``: its items as keys, and which of them a search finds
 
 May import: the public client, ``crdtsync.context``, ``crdtsync.errors``, ``langgraph.checkpoint``, ``langgraph.store``
-and ormsgpack, which LangGraph brings. It is an extra: ``pip install 'crdtsync[langgraph]'``.
+and ormsgpack, which LangGraph brings; ``branching`` LangGraph's channels, once it is given a graph. It is an extra:
+``pip install 'crdtsync[langgraph]'``.
 """
 
 from __future__ import annotations

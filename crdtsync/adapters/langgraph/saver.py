@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import get_checkpoint_id
 
+from crdtsync.adapters.langgraph.branching import MERGED, Branches, additions
 from crdtsync.adapters.langgraph.checkpoints import (
     CHECKPOINTS,
     KINDS,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.pregel import Pregel
 
 log = logging.getLogger(__name__)
 
@@ -253,6 +255,49 @@ class CrdtSaver(CallsInThreads):
             with self._client.batch(w=self._w) as batch:
                 for write in change:
                     batch.set(write.key, write.value, meta=write.meta, if_absent=write.if_absent)
+
+    # -- branches -----------------------------------------------------------------------------------------------
+
+    def branches(self, config: RunnableConfig) -> Sequence[RunnableConfig]:
+        """The checkpoints of a thread and namespace that no other goes on from, newest first: one for each branch."""
+        place = place_of(config)
+        return [config_of(*place, each) for each in (self._branches(*place)).heads()]
+
+    def merge_branch(
+        self,
+        graph: Pregel[Any, Any, Any, Any],
+        branch: RunnableConfig,
+        values: Mapping[str, Any] | None = None,
+        as_node: str | None = None,
+    ) -> RunnableConfig:
+        """Bring what a branch has added into the newest one of its thread; the configuration of the new checkpoint.
+
+        A channel with a reducer gets, through that, what the branch has added since it left the other. A channel
+        without one gets the branch's value, if it has not changed in the other. ``values`` says for some channels what
+        they get. LangGraph's ``update_state`` writes all this, as if ``as_node`` had returned it.
+
+        :raises ValueError: nobody can tell what was added to a channel, or what both have in common was pruned.
+        """
+        place = place_of(branch)
+        known = self._branches(*place)
+        wanted = branch["configurable"]["checkpoint_id"]
+        newest = known.heads()[0]
+        common = known.common(wanted, newest)
+        if common == wanted:
+            return config_of(*place, newest)
+        said = dict(values or {})
+        held: list[dict[str, Any]] = []
+        for each in (common, wanted, newest):
+            found = {} if each is None else (graph.get_state(config_of(*place, each))).values
+            held.append({name: value for name, value in found.items() if name not in said})
+        target: RunnableConfig = {**config_of(*place, newest), "metadata": {MERGED: wanted}}
+        return graph.update_state(target, {**additions(graph.channels, *held), **said}, as_node)
+
+    def _branches(self, thread: str, namespace: str) -> Branches:
+        found: list[Record] = []
+        for page in self._pages(config_of(thread, namespace, ""), None, None):
+            found += self._records(page, {})
+        return Branches(found)
 
     # -- whole threads ------------------------------------------------------------------------------------------
 

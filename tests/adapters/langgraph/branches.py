@@ -1,7 +1,8 @@
-"""One thread, run by several hosts at once: ``begin``, ``branch NAME`` on each, ``show``."""
+"""One thread, run by several hosts at once: ``begin``, ``branch NAME`` on each, ``show``, ``merge``."""
 
 from __future__ import annotations
 
+import json
 import operator
 import sys
 from typing import Annotated, Any, TypedDict
@@ -27,6 +28,10 @@ with CrdtSaver() as saver:
         graph.update_state(config, {"steps": ["begun"]}, as_node="__start__")
     elif sys.argv[1] == "branch":
         graph.invoke({"steps": [f"asked on {name}"]}, config)
+    elif sys.argv[1] == "merge":
+        for branch in saver.branches(config)[1:]:
+            saver.merge_branch(graph, branch)
+        print(json.dumps([graph.get_state(config).values["steps"], len(saver.branches(config))]))
     else:
         print(sorted(str(state.values.get("steps")) for state in graph.get_state_history(config)))
         for state in graph.get_state_history(config):

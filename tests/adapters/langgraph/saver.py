@@ -314,6 +314,100 @@ def test_time_travel_and_forks(saver: CrdtSaver) -> None:
     assert run.get_state(history[0].config).values["path"] == ["a", "b"]
 
 
+def greater(one: int, other: int) -> int:
+    return max(one, other)
+
+
+class Board(TypedDict):
+    findings: Annotated[list[str], operator.add]
+    messages: Annotated[list[Any], add_messages]
+    tokens: Annotated[int, operator.add]
+    most: Annotated[int, greater]
+    seen: Annotated[set[str], operator.or_]
+    by: Annotated[dict[str, int], operator.or_]
+    odd: Annotated[float, operator.sub]
+    goal: str
+    owner: str
+
+
+BEGUN: dict[str, Any] = {
+    "findings": ["begun"], "messages": [HumanMessage("hello", id="0")], "tokens": 5, "most": 3, "seen": {"a"},
+    "by": {"ann": 1}, "odd": 2.0, "goal": "ship", "owner": "ann",
+}  # fmt: skip
+
+
+def board(saver: Any) -> Any:
+    graph = StateGraph(Board)
+    graph.add_node("work", lambda state: {})
+    graph.add_edge(START, "work")
+    return graph.compile(checkpointer=saver)
+
+
+def test_a_merged_branch_adds_what_it_has_and_the_other_has_not(saver: CrdtSaver) -> None:
+    run = board(saver)
+    common = run.update_state(thread("t"), BEGUN, as_node="work")
+    branch = run.update_state(common, {
+        "findings": ["one", "begun"], "messages": [HumanMessage("from one", id="1"), HumanMessage("hello!", id="0")],
+        "tokens": 2, "most": 9, "seen": {"one"}, "by": {"one": 1}, "goal": "ship one", "owner": "one",
+    })  # fmt: skip
+    newest = run.update_state(common, {
+        "findings": ["two"], "messages": [HumanMessage("from two", id="2")], "tokens": 10, "most": 4, "seen": {"two"},
+        "by": {"ann": 2}, "owner": "two",
+    })  # fmt: skip
+    assert [each["configurable"]["checkpoint_id"] for each in saver.branches(thread("t"))] == [
+        each["configurable"]["checkpoint_id"] for each in (newest, branch)
+    ]
+    merged = saver.merge_branch(run, branch)
+    values = run.get_state(thread("t")).values
+    assert values == {
+        "findings": ["begun", "two", "one", "begun"],
+        "messages": [HumanMessage(text, id=name) for text, name in
+                     (("hello!", "0"), ("from two", "2"), ("from one", "1"))],
+        "tokens": 17, "most": 9, "seen": {"a", "one", "two"}, "by": {"ann": 2, "one": 1}, "odd": -2.0,
+        "goal": "ship one", "owner": "two",
+    }  # fmt: skip
+    assert saver.branches(thread("t")) == [merged]
+    assert saver.merge_branch(run, branch) == merged, "it is merged once"
+    later = run.update_state(branch, {"findings": ["later"], "tokens": 1})
+    assert saver.merge_branch(run, later)["configurable"] == later["configurable"], "it is the newest itself"
+    saver.merge_branch(run, merged)
+    both = run.get_state(thread("t")).values
+    assert (sorted(both["findings"]), both["tokens"]) == (sorted([*values["findings"], "later"]), 18)
+
+
+def test_a_merge_that_would_be_a_guess_is_refused(saver: CrdtSaver) -> None:
+    run = board(saver)
+    common = run.update_state(thread("t"), BEGUN, as_node="work")
+    branch = run.update_state(common, {"odd": 3.0})
+    run.update_state(common, {"findings": ["two"]})
+    with pytest.raises(ValueError, match="has added to odd"):
+        saver.merge_branch(run, branch)
+    assert len(saver.branches(thread("t"))) == 2
+    saver.merge_branch(run, branch, {"odd": 3.0})
+    assert run.get_state(thread("t")).values["odd"] == -5.0
+    saver.delete_thread("t")
+    first = run.update_state(thread("t"), BEGUN, as_node="work")
+    branch = run.update_state(first, {"findings": ["one"]})
+    run.update_state(first, {"findings": ["two"]})
+    saver._remove("t", "", {first["configurable"]["checkpoint_id"]})
+    with pytest.raises(ValueError, match="pruned"):
+        saver.merge_branch(run, branch)
+
+
+def test_the_asyncio_saver_merges_branches_too(state: Client) -> None:
+    async def run() -> Any:
+        async with AsyncCrdtSaver(SOCKET) as saver:
+            graph = board(saver)
+            common = await graph.aupdate_state(thread("t"), {"findings": ["begun"]}, as_node="work")
+            for name in ("one", "two"):
+                await graph.aupdate_state(common, {"findings": [name]})
+            branch = (await saver.abranches(thread("t")))[1]
+            await saver.amerge_branch(graph, branch)
+            return (await graph.aget_state(thread("t"))).values["findings"]
+
+    assert asyncio.run(run()) == ["begun", "two", "one"]
+
+
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
 

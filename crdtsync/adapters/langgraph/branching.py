@@ -1,0 +1,133 @@
+"""Which branches a thread has, and what a branch has added to the state since it left another one.
+
+Example: two hosts that are cut off go on from one checkpoint, and each adds a finding. The thread then has two *heads*,
+checkpoints that no other goes on from. To merge them, what one branch has added since the last checkpoint that they
+have in common is written to the other as an update, which goes through the graph's own reducers.
+
+A merge names in its metadata which head it took in. Two hosts may merge the same two heads at once: both results are
+one in what follows, so nothing is added twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langgraph.channels.base import BaseChannel
+
+    from crdtsync.adapters.langgraph.checkpoints import Record
+
+MERGED = "merged_checkpoint_id"
+
+
+class Branches:
+    """The checkpoints of a thread and namespace, by what each goes on from."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._parents: dict[str, tuple[str, ...]] = {}  # of each, by name: of two merges of the same it is one name
+        self._ids: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for record in sorted(records, key=lambda each: each.id):
+            merged = record.metadata.get(MERGED)
+            before = [each for each in (record.parent, merged) if isinstance(each, str) and each]
+            parents = tuple(names.get(each, each) for each in before)
+            name = names[record.id] = "+".join(sorted(parents)) if merged else record.id
+            self._parents[name] = parents
+            self._ids[name] = record.id
+        self._names = names
+
+    def heads(self) -> list[str]:
+        """The ids of those that no other goes on from, newest first."""
+        passed = {each for parents in self._parents.values() for each in parents}
+        return sorted((self._ids[name] for name in self._ids if name not in passed), reverse=True)
+
+    def common(self, one: str, other: str) -> str | None:
+        """The id of the newest that both go on from; None if there is none.
+
+        :raises ValueError: it may have been pruned.
+        """
+        both = self._before(one) & self._before(other)
+        if known := [self._ids[name] for name in both if name in self._ids]:
+            return max(known)
+        if any(name not in self._ids for name in self._before(one) | self._before(other)):
+            message = f"what checkpoints {one} and {other} have in common is not here, it may have been pruned"
+            raise ValueError(message)
+        return None
+
+    def _before(self, checkpoint_id: str) -> set[str]:
+        """A checkpoint and all that it goes on from, by name."""
+        found: set[str] = set()
+        left = [self._names.get(checkpoint_id, checkpoint_id)]
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self._parents.get(name, ())
+        return found
+
+
+def additions(
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    before: Mapping[str, Any],
+    branch: Mapping[str, Any],
+    base: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The update that brings what a branch has changed since ``before`` to ``base``, by channel.
+
+    A channel without a reducer keeps the value of ``base``, if that has changed too.
+
+    :raises ValueError: nobody can tell what was added to a channel.
+    """
+    from langgraph.channels import BinaryOperatorAggregate, DeltaChannel  # whoever has a graph has it
+
+    update = {}
+    for name, after in branch.items():
+        if name in before and before[name] == after:
+            continue
+        channel = channels[name]
+        if isinstance(channel, BinaryOperatorAggregate | DeltaChannel):
+            update[name] = _added(name, channel, before[name], after) if name in before else after
+        elif base.get(name) == before.get(name):
+            update[name] = after
+    return update
+
+
+def _added(name: str, channel: BaseChannel[Any, Any, Any], before: Any, after: Any) -> Any:
+    """What the channel's own reducer makes ``after`` of ``before`` with; the order of a list does not count."""
+    for added in _candidates(before, after):
+        trial = channel.from_checkpoint(deepcopy(before))
+        with suppress(Exception):  # a reducer may be anything
+            trial.update([added])
+            made = trial.get()
+            if made == after or (isinstance(made, list) and len(made) == len(after) and not _beyond(made, after)):
+                return added
+    message = f"nobody can tell what the branch has added to {name}, say it in values: {before!r:.80} is {after!r:.80}"
+    raise ValueError(message)
+
+
+def _candidates(before: Any, after: Any) -> Iterator[Any]:
+    if isinstance(after, list):
+        yield _beyond(before, after)
+    elif isinstance(after, str):
+        yield after[len(before) :]
+    elif isinstance(after, dict):
+        yield {key: value for key, value in after.items() if key not in before or before[key] != value}
+    elif isinstance(after, int | float | set | frozenset):
+        yield after - before
+    yield after  # as for the greater of two numbers
+
+
+def _beyond(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+    """The elements that are in ``after``, or more often, and not in ``before``."""
+    at = len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))])  # most of both
+    left, found = list(before[at:]), []
+    for each in after[at:]:
+        if each in left:
+            left.remove(each)
+        else:
+            found.append(each)
+    return found
