@@ -335,9 +335,9 @@ def test_a_search_finds_what_was_said_in_saved_sessions(pair: Cluster, tmp_path:
     calls: list[int] = []
     whole = searching.said
 
-    def said(header: object, elements: list[Any], mark: Mark | None) -> Said | None:
+    def said(header: object, elements: list[Any], mark: Mark | None, large: Any) -> Said | None:
         calls.append(len(elements))
-        return whole(header, elements, mark)
+        return whole(header, elements, mark, large)
 
     monkeypatch.setattr(searching, "said", said)
     with file.open("a") as more:
@@ -358,6 +358,24 @@ def test_a_search_finds_what_was_said_in_saved_sessions(pair: Cluster, tmp_path:
     Sessions(ann).drop(name)
     bob.wait(ann.now())
     assert search.search("turbine valve") == []
+
+
+def test_sub_agents_and_long_lines_are_found_too(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = "0b1ff0c4-3a44-4cd5-9f5e-1b1f4a3a0000"
+    main = tmp_path / "projects" / "-work" / f"{name}.jsonl"
+    side = main.with_suffix("") / "subagents" / "agent-1.jsonl"
+    side.parent.mkdir(parents=True)
+    said = {"type": "user", "cwd": "/work", "timestamp": "2026-11-20T10:00:00Z", "sessionId": name}
+    for file, text, more in ((main, "turbine " + "word " * 200_000, {}), (side, "governor", {"isSidechain": True})):
+        message = {"role": "user", "content": text}
+        file.write_text(json.dumps({**said, "uuid": text[:8], "message": message, **more}) + "\n")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    client = daemon.client("ann")
+    Sessions(client).save(agent="claude-code")
+    search = Search(client, folder=tmp_path / "index")
+    lines = f"sessions.lines/{name}/"
+    assert [one.key for one in search.search("turbine")] == [f"{lines}main"]
+    assert [one.key for one in search.search("governor")] == [f"{lines}subagents/agent-1.jsonl"]
 
 
 def test_saved_sessions_are_found_by_who_may_read_them(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from crdtsync.client import AsyncClient, AsyncSession, Changes, Entry
 from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
-from crdtsync.errors import Refused, TooOld, UnknownSpace
+from crdtsync.errors import DamagedValue, InvalidEncoding, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
@@ -172,10 +173,23 @@ class AsyncSearch:
         mark = await to_thread(index.mark, key)
         if mark is not None:
             new = await self._session.log(key, start=mark[0] - 1)
-            found = await to_thread(said, record, new, mark)
+            found = await to_thread(said, record, new, mark, await self._large(key, record, new[1:]))
         if found is None:
-            found = await to_thread(said, record, await self._session.log(key), None)
+            every = await self._session.log(key)
+            found = await to_thread(said, record, every, None, await self._large(key, record, every))
         return found or Said((), None)
+
+    async def _large(self, key: str, record: object, elements: list[Any]) -> dict[bytes, Any]:
+        """What is said in the large lines among ``elements`` of a session's log, by their digests."""
+        from crdtsync.sessions.searching import LARGE_BYTES_MAX, blobs_of, said_in_large  # noqa: PLC0415  # a door, likewise
+
+        found: dict[bytes, Any] = {}
+        for place, element in blobs_of(key, elements).items():
+            with suppress(Refused, DamagedValue, InvalidEncoding):  # anybody may write what is none
+                blob = await self._session.get_blob(place)
+                if blob is not None and blob.size <= LARGE_BYTES_MAX:
+                    found[element[2]] = await to_thread(said_in_large, record, element, await blob.read())
+        return found
 
 
 def cache_folder() -> Path:

@@ -13,13 +13,14 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from crdtsync.client import Changes, Client, Entry, Session
 from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
-from crdtsync.errors import Refused, TooOld, UnknownSpace
+from crdtsync.errors import DamagedValue, InvalidEncoding, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
 _TOGETHER = 2_000  # short entries that go into the index at once
@@ -174,10 +175,23 @@ class Search:
         mark = index.mark(key)
         if mark is not None:
             new = self._session.log(key, start=mark[0] - 1)
-            found = said(record, new, mark)
+            found = said(record, new, mark, self._large(key, record, new[1:]))
         if found is None:
-            found = said(record, self._session.log(key), None)
+            every = self._session.log(key)
+            found = said(record, every, None, self._large(key, record, every))
         return found or Said((), None)
+
+    def _large(self, key: str, record: object, elements: list[Any]) -> dict[bytes, Any]:
+        """What is said in the large lines among ``elements`` of a session's log, by their digests."""
+        from crdtsync.sessions.searching import LARGE_BYTES_MAX, blobs_of, said_in_large  # noqa: PLC0415  # a door, likewise
+
+        found: dict[bytes, Any] = {}
+        for place, element in blobs_of(key, elements).items():
+            with suppress(Refused, DamagedValue, InvalidEncoding):  # anybody may write what is none
+                blob = self._session.get_blob(place)
+                if blob is not None and blob.size <= LARGE_BYTES_MAX:
+                    found[element[2]] = said_in_large(record, element, blob.read())
+        return found
 
 
 def cache_folder() -> Path:

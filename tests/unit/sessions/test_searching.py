@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crdtsync.context.search.passages import Said
-from crdtsync.sessions.saved.pieces import START, chain, elements, recent
-from crdtsync.sessions.searching import header_of, said
+from crdtsync.sessions.saved.pieces import START, chain, elements, large, recent
+from crdtsync.sessions.searching import LARGE_CHARS, blobs_of, header_of, said, said_in_large
 
 CODEX = {"agent": "codex"}
 TIME = "2026-11-20T10:00:{:02}Z"
@@ -77,10 +77,40 @@ def test_branches_and_torn_lines_are_read_as_far_as_they_go() -> None:
     assert texts(said(CODEX, log, None)) == ["before", "whole in the end", "after", "on another host"]
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_of_a_large_line_the_beginning_is_read_where_it_stands(cut: int) -> None:
+    long = line(1, "a long answer, " + "word " * 200_000)
+    log = saved([line(0, "before")], [long], [line(2, "after")])
+    ((place, element),) = blobs_of("sessions.lines/019a/main", log).items()
+    assert place.startswith("sessions.lines/019a/.large/")
+    known = {element[2]: said_in_large(CODEX, element, large(long))}
+    ((text, time),) = known[element[2]]
+    assert (text[:15], len(text), time) == ("a long answer, ", LARGE_CHARS, TIME.format(1))
+    first = said(CODEX, log[:cut], None, known)
+    assert first is not None
+    more = said(CODEX, log[cut - 1 :], first.mark, known) if first.mark else said(CODEX, log, None, known)
+    found = texts(first) * bool(first.mark) + texts(more)
+    assert [one[:15] for one in found] == ["before", "a long answer, ", "after"]
+    assert texts(said(CODEX, log, None)) == ["before", "after"], "its blob is not here"
+
+
+def test_a_blob_that_is_none_says_nothing() -> None:
+    element = [b"", 600_000, b"d" * 12]
+    assert said_in_large(CODEX, element, b"no zlib") == ()
+    assert blobs_of("sessions.lines/019a/main", [[b"", 1 << 40, b"d"], ["x", 5, b"d"], None, "x"]) == {}
+
+
+def test_what_a_sub_agent_says_is_read() -> None:
+    record = {"type": "user", "uuid": "u", "isSidechain": True, "message": {"role": "user", "content": "look aside"}}
+    log = saved([json.dumps(record).encode() + b"\n"])
+    assert texts(said({"agent": "claude-code"}, log, None)) == ["look aside"]
+
+
 def test_what_is_no_session_says_nothing() -> None:
     log = saved(*SAVES)
     assert said(None, log, None) == said({"agent": "unknown"}, log, None) == Said((), None)
     assert texts(said(CODEX, ["x", None, [b"", b"", b""], [b"", "no json\n"]], None)) == []
     assert header_of("sessions.lines/019a/main") == "sessions/019a"
-    assert header_of("sessions.lines/019a/subagents/x.jsonl") is None
+    assert header_of("sessions.lines/019a/subagents/x.jsonl") == "sessions/019a"
+    assert header_of("sessions.lines/019a/notes/picture.png") is None
     assert header_of("plan/sessions.lines/019a/main") is None
