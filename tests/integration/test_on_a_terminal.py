@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import threading
 import unicodedata
@@ -19,6 +20,7 @@ from crdtsync.client.operations.backup_file import header
 from crdtsync.errors import Timeout
 from tests.harness import wait_until
 from tests.harness.shell import PROGRAM, Shell
+from tests.harness.warm import WarmProcess, warm_start
 
 pytestmark = pytest.mark.integration
 
@@ -36,19 +38,29 @@ class Terminal:
     def __call__(self, *arguments: str, until: str = "", seconds: float = 60) -> str:
         """All that comes on the terminal of a command, which ends or is ended: when it has shown that, or later."""
         near, far = pty.openpty()
+        process: subprocess.Popen[bytes] | WarmProcess
         environment = {**self._shell.environment, "TERM": "dumb", "COLUMNS": "200", "LINES": "60", "NO_COLOR": "1"}
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments], stdin=far, stdout=far, stderr=far, env=environment, cwd=self._shell.directory
-        )
+        place, warm = self._shell.directory, warm_start(environment)
+        if warm is None:
+            program = [*PROGRAM, *arguments]
+            process = subprocess.Popen(program, stdin=far, stdout=far, stderr=far, env=environment, cwd=place)
+        else:
+            streams = {"stdin": far, "stdout": far, "stderr": far}
+            process = warm.start("crdtsync", arguments, environment=environment, directory=place, **streams)
         os.close(far)
-        timer = threading.Timer(seconds, process.terminate)
+
+        def end() -> None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+
+        timer = threading.Timer(seconds, end)
         timer.start()
         try:
             shown = b""
             for piece in self._read(near):
                 shown += piece
                 if until and until.encode() in shown:
-                    process.terminate()
+                    end()
             return shown.decode().replace("\r\n", "\n")
         finally:
             timer.cancel()
