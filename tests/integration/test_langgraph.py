@@ -154,5 +154,5 @@ def test_the_benchmark_measures_all_savers() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert found.keys() == {"in memory", "SQLite", "Redis", "crdtsync"}
-    assert found["SQLite"].keys() == found["Redis"].keys() == found["crdtsync"].keys()
+    assert found["SQLite"].keys() == found["Redis"].keys() == found["crdtsync"].keys() - {"a get of nothing, ms"}
     assert all(figure > 0 for of in found.values() for figure in of.values())

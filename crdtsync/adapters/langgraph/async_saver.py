@@ -197,11 +197,14 @@ class AsyncCrdtSaver(CallsInThreads):
 
     async def _fill(self, values: Values, records: Iterable[Record]) -> None:
         """Read what these checkpoints have of their channels, but what the page before has brought."""
-        lacking = values.lacking(records)
-        values.take(await self._with_parts(await self._client.get_many(lacking)))
+        if lacking := values.lacking(records):
+            values.take(await self._with_parts(await self._client.get_many(lacking)))
 
-    async def _written(self, records: Iterable[Record]) -> dict[str, Any]:
+    async def _written(self, records: Sequence[Record]) -> dict[str, Any]:
         """What tasks have written after these checkpoints, which follow each other in their namespaces."""
+        if len(records) == 1:
+            below = self._layout.below(WRITES, records[0].thread, records[0].namespace, records[0].id)
+            return await self._with_parts(dict(await self._client.items(below)))
         ids: dict[tuple[str, str], list[str]] = {}
         for record in records:
             ids.setdefault((record.thread, record.namespace), []).append(record.id)
@@ -355,6 +358,7 @@ class AsyncCrdtSaver(CallsInThreads):
 
     async def _prune(self, thread: str, namespace: str, since: datetime | None) -> None:
         """Remove what is not needed of a namespace, and was stored before a time."""
+        self._layout.kept.forget()
         found = await self._client.entries(self._layout.below(CHECKPOINTS, thread, namespace), values=False)
         newest = await self.aget_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": namespace}})
         if newest is None:

@@ -10,7 +10,10 @@ No network, so that both checkpointers can share it.
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
 CHECKPOINTS, VALUES, WRITES, PARTS = "checkpoints", "values", "writes", "parts"
 KINDS = (CHECKPOINTS, WRITES, VALUES, PARTS)
 """In the order in which they are removed: what refers to others goes first."""
+
+
+KEPT_BYTES = 16 * 1024 * 1024
+KEPT_OVERHEAD = 300  # of one value, in memory
+_OWN_VERSION = re.compile(r"/\d{10}\.[0-9a-f]{12}$")
+
+Typed = tuple[str, bytes]
 
 
 class Record(NamedTuple):
@@ -67,6 +77,7 @@ class Layout:
     def __init__(self, prefix: str, redact: Rule | None = None) -> None:
         self._keys = Keys(prefix)
         self._redact = redact
+        self.kept = Kept()
         self._before: tuple[tuple[str, str], dict[str, str | float], dict[str, str]] = ("", ""), {}, {}
         self.key = self._keys.key
         self.below = self._keys.below
@@ -92,8 +103,10 @@ class Layout:
         values = checkpoint["channel_values"]
         for channel, version in new_versions.items():
             if channel in values:
+                key = self.value_key(thread, namespace, channel, version)
                 kind, data = self._encoded(serde, values[channel])
-                yield from pack(self.value_key(thread, namespace, channel, version), parts, data, type=kind)
+                yield from pack(key, parts, data, type=kind)
+                self.kept.add(key, (kind, data))
         said = get_checkpoint_metadata(config, metadata)
         if self._redact is not None:  # but no text of the checkpoint itself, such as versions and names of channels
             said = serde.loads_typed(self._encoded(serde, said))
@@ -225,26 +238,63 @@ class Layout:
         )
 
 
+class Kept:
+    """Values of channels that this process has written or read, the last ones, up to a number of bytes.
+
+    What a version with random digits names never changes, so it need not be read again. It is kept as it was encoded,
+    to be decoded anew for each checkpoint, but for what nobody can change.
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[Typed, Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def add(self, key: str, typed: Typed, value: Any = None) -> None:
+        """Keep a value, and its decoded form, unless that is None."""
+        size = len(typed[1]) + len(key) + KEPT_OVERHEAD
+        if size > KEPT_BYTES // 4 or not _OWN_VERSION.search(key):
+            return
+        with self._lock:
+            self._bytes += size - self._found.pop(key, (None, None, 0))[2]
+            self._found[key] = typed, value, size
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= self._found.popitem(last=False)[1][2]
+
+    def forget(self) -> None:
+        """Keep nothing: somebody wants to know what is stored."""
+        with self._lock:
+            self._found.clear()
+            self._bytes = 0
+
+    def take(self, keys: Iterable[str]) -> dict[str, tuple[Typed, Any]]:
+        """Those that are there."""
+        with self._lock:
+            found = {key: self._found[key][:2] for key in keys if key in self._found}
+            for key in found:
+                self._found.move_to_end(key)
+        return found
+
+
 class Values:
     """What has been read of channels, for several checkpoints: they have most of it in common.
 
-    Each value is looked at once. It is decoded anew for each checkpoint, but for what nobody can change.
+    Each value is looked at once.
     """
 
     def __init__(self, layout: Layout, serde: SerializerProtocol) -> None:
         self._layout = layout
         self._serde = serde
         self._stored: dict[str, Any] = {}
-        self._typed: dict[str, tuple[str, bytes]] = {}
-        self._fixed: dict[str, Any] = {}
+        self._held: dict[str, tuple[Typed, Any]] = {}
 
     def lacking(self, records: Iterable[Record]) -> list[str]:
         """The keys that these checkpoints need and that have not been read; what they do not need is forgotten."""
         needed = {key for record in records for key in record.value_keys.values()}
         self._stored = {}
-        self._typed = {key: typed for key, typed in self._typed.items() if key in needed}
-        self._fixed = {key: value for key, value in self._fixed.items() if key in needed}
-        return sorted(needed - self._typed.keys() - self._fixed.keys())
+        self._held = {key: held for key, held in self._held.items() if key in needed}
+        self._held |= self._layout.kept.take(needed - self._held.keys())
+        return sorted(needed - self._held.keys())
 
     def take(self, stored: dict[str, Any]) -> None:
         """What was read, with its parts."""
@@ -255,20 +305,23 @@ class Values:
 
         :raises DamagedCheckpoint: one is not there, or not whole.
         """
-        fixed = self._fixed
-        return {channel: fixed[key] if key in fixed else self._value(key) for channel, key in record.value_keys.items()}
+        found = {}
+        for channel, key in record.value_keys.items():
+            held = self._held.get(key)
+            found[channel] = self._value(key, held) if held is None or held[1] is None else held[1]
+        return found
 
-    def _value(self, key: str) -> Any:
-        typed = self._typed.get(key) or self._layout.typed(key, self._stored)
+    def _value(self, key: str, held: tuple[Typed, Any] | None) -> Any:
+        typed = self._layout.typed(key, self._stored) if held is None else held[0]
         value = decoded(self._serde, key, typed)
-        if type(value) in _FIXED:
-            self._fixed[key] = value
-        else:
-            self._typed[key] = typed
+        is_fixed = type(value) in _FIXED
+        if held is None or is_fixed:
+            self._held[key] = typed, value if is_fixed else None
+            self._layout.kept.add(key, *self._held[key])
         return value
 
 
-_FIXED = frozenset((type(None), bool, int, float, str, bytes))
+_FIXED = frozenset((bool, int, float, str, bytes))
 
 
 def decoded(serde: SerializerProtocol, key: str, typed: tuple[str, bytes]) -> Any:

@@ -144,13 +144,15 @@ def test_a_damaged_checkpoint_is_skipped(
         state.set(key, {**state.get(key), "data": saver.serde.dumps_typed(3)[1]})
     else:
         state.set(key, "something else")
-    assert found(saver, thread("t")).config == first
-    assert [each.config for each in saver.list(thread("t"))] == [first]
+    assert found(saver, thread("t")).config == second, "whoever has written it has it"
+    other = CrdtSaver(state)
+    assert found(other, thread("t")).config == first
+    assert [each.config for each in other.list(thread("t"))] == [first]
     assert "not whole" in caplog.text
     with pytest.raises(DamagedCheckpoint):
-        saver.get_tuple(second)
+        other.get_tuple(second)
     saver.prune(["t"])
-    assert found(saver, thread("t")).config == first, "pruning keeps the newest one that is whole"
+    assert found(other, thread("t")).config == first, "pruning keeps the newest one that is whole"
 
 
 def head_of(data: bytes, **fields: Any) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def test_what_another_agent_has_written_calls_nothing(saver: CrdtSaver, state: C
     (key,) = state.keys("langgraph/values/")
     made = str(tmp_path / "made")
     state.set(key, head_of(ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", made))))))
-    assert found(saver, thread("t")).checkpoint["channel_values"] == {"a": made}
+    assert found(CrdtSaver(state), thread("t")).checkpoint["channel_values"] == {"a": made}
     assert not Path(made).exists()
 
 
@@ -202,6 +204,7 @@ def test_what_is_no_record_is_skipped(junk: str, saver: CrdtSaver, state: Client
     values = [key for key, head in state.items("langgraph/values/") if head["data"] == ormsgpack.packb(2)]
     for key in [newest.replace("checkpoints", "writes") + "/task/0", *values, newest]:
         state.set(key, {"path": "", "channel": "a", **JUNK[junk]} if isinstance(JUNK[junk], dict) else JUNK[junk])
+        saver = CrdtSaver(state)
         assert found(saver, thread("t")).config == first
         assert [each.config for each in saver.list(None)] == [first]
 
@@ -239,6 +242,30 @@ def test_only_what_has_changed_is_stored(saver: CrdtSaver, state: Client) -> Non
     assert run.get_state(thread("t")).values == {"big": "x" * 100_000, "count": 20}
     stored = [key for key in state.keys("langgraph/values/") if "/big/" in key]
     assert len(stored) == 1
+
+
+def test_what_was_written_or_read_is_read_once(
+    saver: CrdtSaver, state: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    get_many = state.get_many
+
+    def counted(keys: Any, **options: Any) -> Any:
+        asked.extend(keys)
+        return get_many(keys, **options)
+
+    monkeypatch.setattr(state, "get_many", counted)
+    values = {"text": "x", "list": [1], "large": os.urandom(5 * MIB), "nothing": None}
+    put(saver, thread("t"), values)
+    first = found(saver, thread("t")).checkpoint["channel_values"]
+    assert first == values
+    assert {key.split("/")[1] for key in asked} <= {"parts", "values"}
+    assert not [key for key in asked if "/large/" not in key and "/parts/" not in key], "but for what is very long"
+    first["list"].append(2)
+    other = CrdtSaver(state)
+    for _ in range(2):
+        assert found(other, thread("t")).checkpoint["channel_values"] == values, "nobody's changes are seen"
+    assert [sum(f"/{name}/" in key for key in asked) for name in ("text", "list", "nothing", "large")] == [1, 1, 1, 3]
 
 
 def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:

@@ -130,6 +130,7 @@ def main(socket: str, data: str, steps: int) -> None:
                 rounds[name].append(read_and_step(saver))
         for name, measured in rounds.items():
             found[name] |= {each: statistics.median(one[each] for one in measured) for each in measured[0]}
+        found["crdtsync"]["a get of nothing, ms"] = median_ms(lambda: client.get("nothing"), 500)
     print(json.dumps(found))
 
 
