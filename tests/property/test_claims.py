@@ -17,6 +17,9 @@ FROZEN_BETWEEN = 542
 HELD_UNHEARD_OF = 1228
 """Somebody asks while the news is under way that another one held the key, with a later fence, and gave it back."""
 
+RESTORED_AND_RESTARTED = 34513
+"""A voter is restored from a copy, begins to wait until all that it may have promised is over, and is started anew."""
+
 
 @pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF])
 def test_claims_history(seed: int) -> None:
@@ -31,7 +34,7 @@ def test_history_of_claims_by_quorum(seed: int) -> None:
 
 
 def test_histories_of_claims_by_quorum_on_hosts_that_only_vote() -> None:
-    seeds = (*range(20), SLOW_AFTER_ALL)
+    seeds = (*range(20), SLOW_AFTER_ALL, RESTORED_AND_RESTARTED)
     claimed = [run_history(seed, by_quorum=True, is_whole=False).counts["claimed"] for seed in seeds]
     assert sum(claimed) > len(claimed)
 

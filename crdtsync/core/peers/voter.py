@@ -266,7 +266,8 @@ class Voter:
         others = len(self.voters) - 1
         if self.is_admitted or not self.is_voter or len(self._told) < min(others, others - self.majority + 2):
             return
-        is_fresh = others > 0 and not self._was_another  # alone, nobody could tell
+        is_first = int.from_bytes(self.incarnation[:_NUMBER_BYTES], "big") == 1  # also after a restart meanwhile
+        is_fresh = others > 0 and is_first and not self._was_another  # alone, nobody could tell
         if not is_fresh and now_s < self._started_s + DRIFT * TTL_MS_MAX / 1000:
             return
         self._raise_floor(max(self._told.values(), default=0))

@@ -11,6 +11,7 @@ import pytest
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.peers import voter as voter_module
 from crdtsync.core.peers.voter import DRIFT, PROMISES_NODE_MAX, TTL_MS_MAX, Voter
+from crdtsync.core.storage.interface import Batch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.votes import ADMIT, ASK, GIVE, Vote, Voted
 from tests.fleet.fleet import Fleet, fleet_of
@@ -173,6 +174,25 @@ def test_a_voter_that_begins_believes_no_impossible_number(voters: Fleet):
         voter.admitted(voters["b"].node.identity.node, lie)
     assert voter.incarnation == before
     assert voter._told == {}
+
+
+def test_a_voter_that_was_restored_waits_also_if_it_is_started_anew_meanwhile(voters: Fleet):
+    """By its second start the others know it under its new name alone."""
+    machine, now = voters["a"], voters.now
+    identity = replace(machine.node.identity, incarnation=b"restored" * 2)
+
+    def begun() -> Voter:
+        voter = Voter(identity, voters.voters, machine.store, Batch, now.mono_s, lambda: now.wall_ms)
+        for other in "bcbcbc":  # who is refused takes a higher number
+            asked = voter.asks_to_be_admitted(1)
+            assert asked is not None
+            voter.admitted(voters[other].node.identity.node, voter_of(voters[other]).answer(asked, voter.node, 0.0))
+        voter.settle(now.mono_s)
+        return voter
+
+    assert [begun().state, (voter := begun()).state] == ["not yet", "not yet"]
+    voter.settle(now.mono_s + DRIFT * TTL_MS_MAX / 1000)
+    assert voter.state == "yes"
 
 
 def test_a_holder_renews_what_an_older_version_has_promised(voters: Fleet):
