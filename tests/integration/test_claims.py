@@ -19,7 +19,7 @@ from crdtsync.coordination.claim_record import claims_in
 from crdtsync.errors import ClaimHeld, ClaimLost, InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.shell import Running, Shell
-from tests.harness.workers import in_threads
+from tests.harness.workers import beside, in_threads
 
 pytestmark = pytest.mark.integration
 
@@ -78,11 +78,13 @@ def test_of_two_hosts_that_see_each_other_never_two_hold_it(pair: Cluster):
     assert fences == sorted(set(fences))
 
 
-def test_who_asked_at_the_same_moment_and_comes_later_has_no_earlier_fence(parted: Cluster, monkeypatch):
-    """Both hosts have an ask. The one that counts less pauses after it has its fence, and the other holds and is done
-    meanwhile: who has paused has to ask anew.
+def test_of_two_who_asked_at_the_same_moment_one_holds_it_when_the_other_has_gone(parted: Cluster):
+    """Both hosts have both asks. The one that counts less may be held already, or its agent be stopped, with a fence
+    that is older by then: nobody holds the key beside it.
     """
     leases = [daemon.client(f"agent-{n}").claim("task/1") for n, daemon in enumerate(parted)]
+    for lease in leases:
+        lease._id = lease._state.agent
     in_threads(lambda lease: lease._ask(), leases)
     parted.heal()
     lookers = [daemon.client("looker") for daemon in parted]
@@ -93,18 +95,14 @@ def test_who_asked_at_the_same_moment_and_comes_later_has_no_earlier_fence(parte
     wait_until(lambda: all(len(agents) == 2 for agents in askers()))
     first = askers()[0][0]
     winner, loser = sorted(leases, key=lambda lease: lease._state.agent != first)
-    write = loser._write
-
-    def slowly(what: str, **over: Any) -> None:
-        """By now it has its fence, by its host's clock, which the other one's does not know."""
+    with pytest.raises(ClaimHeld, match="is just being claimed by"):
         winner._hold()
-        winner.release()
-        wait_until(lambda: not any(first in agents for agents in askers()))
-        write(what, **over)
-
-    monkeypatch.setattr(loser, "_write", slowly)
-    with pytest.raises(ClaimHeld):
+    holding = beside(winner._hold)
+    with pytest.raises(ClaimHeld, match=f"is (just being claimed|held) by {first}"):
         loser._hold()
+    loser._withdraw()
+    holding.result()
+    wait_until(lambda: askers() == [[first], [first]])
 
 
 def test_after_a_cut_one_owner_is_left_everywhere_and_the_other_is_told_at_once(parted: Cluster):
@@ -161,6 +159,18 @@ def test_what_a_stopped_agent_or_a_dead_host_held_is_free_when_its_time_is_over(
     with pair[1].client("next").claim("task/2", wait=60) as lease:
         assert lease.fence > held.fence
     wait_until(lambda: not held.is_held, what="who cannot renew knows that its time is over")
+
+
+def test_whoever_holds_it_is_told_at_the_end_of_its_time_though_the_daemon_does_nothing(daemon: Daemon):
+    told = Event()
+    lease = daemon.client("ann", timeout=600).claim("task/1", ttl=2, on_lost=told.set).acquire()
+    daemon.freeze()
+    try:
+        assert told.wait(60)
+        with pytest.raises(ClaimLost, match="it was not renewed in time"):
+            lease.check()
+    finally:
+        daemon.thaw()
 
 
 def test_a_claim_outlasts_a_restart_of_its_daemon(daemon: Daemon):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
@@ -103,3 +104,15 @@ def test_without_voters_it_says_what_to_do(daemon: Daemon):
         daemon.client("a").claim("deploy", quorum=True).acquire()
     with pytest.raises(InvalidRequest, match="at most 600"):
         daemon.client("a").claim("deploy", quorum=True, ttl=3600)
+
+
+def test_whoever_holds_it_is_told_at_the_end_of_its_time_though_the_daemon_does_nothing(voters: Cluster):
+    told = Event()
+    lease = voters[0].client("ann", timeout=600).claim("deploy", quorum=True, ttl=10, wait=60, on_lost=told.set)
+    lease.acquire()
+    voters[0].freeze()
+    try:
+        with voters[1].client("bob").claim("deploy", quorum=True, wait=60):
+            assert told.is_set()
+    finally:
+        voters[0].thaw()

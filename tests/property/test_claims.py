@@ -13,15 +13,15 @@ SLOW_AFTER_ALL = 11494
 """At its end one of three voters has no vote, and by the claimer's clock another one's answers took 2.03 s."""
 FROZEN_BETWEEN = 542
 """Somebody sees that others have asked, too, and is frozen before it holds; another one holds the key meanwhile."""
-
 HELD_UNHEARD_OF = 1228
 """Somebody asks while the news is under way that another one held the key, with a later fence, and gave it back."""
-
 RESTORED_AND_RESTARTED = 34513
 """A voter is restored from a copy, begins to wait until all that it may have promised is over, and is started anew."""
+HELD_AND_FROZEN = 347
+"""Somebody is frozen that holds a key by its ask alone, on a host that was cut off; another one has asked meanwhile."""
 
 
-@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF])
+@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF, HELD_AND_FROZEN])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"

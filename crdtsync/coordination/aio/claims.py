@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
@@ -95,15 +97,21 @@ class AsyncLease:
         self._lost = ""
         self._held_at: str | None = None
         self._events: AsyncWatch | None = None
-        self._ended = wake_up()
-        self._keeper = AsyncBackground(self._stay)
+        self._ended, self._over = wake_up(), wake_up()
+        self._keeper, self._watchdog = AsyncBackground(self._stay), AsyncBackground(self._end_in_time)
+        self._losses = count()
 
     # -- what its holder asks ----------------------------------------------------------------------------------
 
     @property
     def is_held(self) -> bool:
         """Whether it is held still, by all that is known here: not lost, and renewed within its ``ttl``."""
-        return self._version is not None and not self._lost and _now_s() < self._until_s
+        return self._version is not None and not self._lost and self._left_s > 0
+
+    @property
+    def _left_s(self) -> float:
+        """How long it is held yet unless it is renewed, by this host's clock."""
+        return self._until_s - _now_s()
 
     def check(self) -> None:
         """Before an effect that nobody else may have at the same time.
@@ -176,6 +184,8 @@ class AsyncLease:
         if self._events is not None:
             self._events.close()
         await self._keeper.join()
+        self._over.set()
+        await self._watchdog.join()
         return was_held
 
     async def _take(self) -> Self:
@@ -197,9 +207,13 @@ class AsyncLease:
         self._until_s, self._lost, self._held_at = until_s, "", state.last_token
         self.agent, self.node = state.agent, state.node
         if self._keep:
-            self._ended = wake_up()
-            self._keeper.start()
+            self._start()
         return self
+
+    def _start(self) -> None:
+        """Keep it from now on."""
+        self._ended, self._over, self._losses = wake_up(), wake_up(), count()
+        self._keeper.start()
 
     async def _ask(self) -> None:
         """Write the ask in the place of nothing, or of claims that are over."""
@@ -228,21 +242,21 @@ class AsyncLease:
             self._version, self.is_confirmed = late.written.version, False
 
     async def _hold(self) -> None:
-        """Write that it is held, unless another claim comes before this one. The asks of others that it has seen end:
-        their fences may be older than this one.
+        """Write that it is held, when no other claim is there. One that was asked for at the same moment, and counts
+        less, soon goes by itself; on a host that was cut off it may be held, and is written so soon.
         """
         if not self.fence:
             await self._bind()
-        version = self._version
+        until_s = time.monotonic() + ANSWER_S
         while True:
             try:
-                await self._write(HELD, if_version=version)
+                await self._write(HELD, if_version=self._version)
                 return
             except VersionMismatch as mismatch:
-                others = self._before(claims_in(mismatch.current))
-                if others:
+                others = [claim for claim in claims_in(mismatch.current) if claim.id != self._id]
+                if self._is_behind(claims_in(mismatch.current)) or time.monotonic() > until_s:
                     raise refusal(self.key, others) from None
-                version = mismatch.current.version
+            await woken(wake_up(), SHORT_S / 20)
             await self._bind()
 
     async def _bind(self) -> None:
@@ -267,13 +281,9 @@ class AsyncLease:
     def _kept_s(self) -> float:
         return kept_s(self.ttl) if self._keep else self.ttl
 
-    def _before(self, claims: list[Claim]) -> list[Claim]:
-        """The claims of others that come before this one; all of them if its own is gone."""
-        own = next((claim for claim in claims if claim.id == self._id), None)
-        others = [claim for claim in claims if claim.id != self._id]
-        if own is None:
-            return others or [_gone(self.key)]
-        return [claim for claim in others if claim.rank > own.rank]
+    def _is_behind(self, claims: list[Claim]) -> bool:
+        """Whether the claim of somebody else comes before this one, or this one is gone."""
+        return not claims or claims[0].id != self._id
 
     async def _withdraw(self) -> None:
         version, self._version = self._version, None
@@ -289,11 +299,23 @@ class AsyncLease:
     # -- keep it ---------------------------------------------------------------------------------------------------
 
     async def _stay(self) -> None:
+        if not await woken(self._ended, SHORT_S):
+            self._watchdog.start()
+            await self._renew()
+
+    async def _end_in_time(self) -> None:
+        """Lose the claim when its time is over, whatever the daemon does: the keeper may wait for it."""
+        while (left_s := self._left_s) > 0:
+            if await woken(self._over, left_s):
+                return
+        await self._lose("it was not renewed in time")
+        if self._events is not None:
+            self._events.close()
+
+    async def _renew(self) -> None:
         """Renew the claim at a third of its time, at first at once if it is only asked for, and look at what others
         write to it.
         """
-        if await woken(self._ended, SHORT_S):
-            return
         self._events = events = self._state.watch(self._path, after=self._held_at)
         try:
             if not self._ended.is_set():  # else who released it has not seen these events, and did not close them
@@ -316,7 +338,7 @@ class AsyncLease:
                 due_s = _now_s() + self.ttl / 30
             except CrdtSyncError as error:
                 await self._lose(error.message)
-            if _now_s() >= self._until_s:
+            if self._left_s <= 0:
                 await self._lose("it was not renewed in time")
 
     async def _renewed(self) -> bool:
@@ -328,7 +350,8 @@ class AsyncLease:
             others = [claim for claim in claims_in(entry) if claim.id != self._id]
             stands = self._patience.standing(others, time.monotonic())
             seen = self._version if stands else entry.version
-            await self._write(HELD, if_version=entry.version, seen=seen, bind=self._keep)  # to the daemon of now
+            over = {"if_version": entry.version, "seen": seen, "bind": self._keep}  # bound at the daemon of now
+            await self._write(HELD, **over, timeout=self._patient_s)
         except (VersionMismatch, Timeout, DaemonUnavailable):
             return False
         self._until_s = sent_s + self.ttl
@@ -336,9 +359,11 @@ class AsyncLease:
 
     async def _look(self) -> Entry | None:
         """The key as it is now, if this claim counts; else it is lost."""
-        entry = await self._state.entry(self._path, timeout=max(self.ttl / 3, 0.1))
+        entry = await self._state.entry(self._path, timeout=self._patient_s)
         claims = claims_in(entry)
         own = next((claim for claim in claims if claim.id == self._id), None)
+        if own is not None:
+            own = replace(own, is_held=True, fence=self.fence)  # as it is soon, if it is only asked for yet
         others = [claim for claim in claims if own is None or claim.rank > own.rank]
         if own is not None and not others:
             return entry
@@ -347,14 +372,20 @@ class AsyncLease:
         await self._lose(whose)
         return None
 
+    @property
+    def _patient_s(self) -> float:
+        return max(self.ttl / 3, 0.1)
+
     async def _lose(self, why: str) -> None:
-        if self._lost:
+        if self._lost or next(self._losses):  # the keeper or the watchdog, whichever comes first
             return
         self._lost = why
-        with suppress(CrdtSyncError):
-            await self._withdraw()
-        if self.on_lost is not None:
-            await call(self.on_lost)
+        try:
+            if self.on_lost is not None:
+                await call(self.on_lost)
+        finally:
+            with suppress(CrdtSyncError):
+                await self._withdraw()
 
 
 async def claims(state: AsyncSession, prefix: str = "") -> list[Claim]:
@@ -381,7 +412,3 @@ async def release(state: AsyncSession, key: str, fence: int | None) -> bool:
             return True
         except VersionMismatch:
             continue
-
-
-def _gone(key: str) -> Claim:
-    return Claim(key, "", "somebody else", "another host", 0, 0.0, None, False, "0.0.0")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
 from crdtsync.coordination.aio.claims import _BOOT_CLOCK, AsyncLease
-from crdtsync.coordination.background.aio import AsyncBackground, wake_up, woken
+from crdtsync.coordination.background.aio import wake_up, woken
 from crdtsync.errors import ClaimHeld, CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 
 if TYPE_CHECKING:
@@ -57,12 +57,15 @@ class AsyncQuorumLease(AsyncLease):
         self._owner = b""
         self._asked = Moment(0.0, 0.0)
         self._is_taken = False
-        self._keeper = AsyncBackground(self._stay)
 
     @property
     def is_held(self) -> bool:
         """Whether it is held still: nobody else can hold it while this is true."""
-        return self._is_taken and not self._lost and self._asked.passed_s() < self.ttl
+        return self._is_taken and not self._lost and self._left_s > 0
+
+    @property
+    def _left_s(self) -> float:
+        return self.ttl - self._asked.passed_s()
 
     async def acquire(self) -> Self:
         """Claim the key. On return a majority of the voters has it on disk.
@@ -95,8 +98,7 @@ class AsyncQuorumLease(AsyncLease):
             raise _refusal(self.key, reply)
         self.fence, self._asked, self._is_taken = reply["fence"], asked, True
         self.agent, self.node = self._state.agent, self._state.node
-        self._ended = wake_up()
-        self._keeper.start()
+        self._start()
         return self
 
     async def _vote(self, fence: int) -> dict[str, Any]:
@@ -104,10 +106,7 @@ class AsyncQuorumLease(AsyncLease):
 
     async def release(self) -> bool:
         """Give the key back; whether it was held."""
-        was_held = self.is_held
-        self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
-        self._ended.set()
-        await self._keeper.join()
+        was_held = await self._stop()
         with suppress(CrdtSyncError):  # then it ends with its time
             await self._withdraw()
         return was_held
@@ -116,7 +115,7 @@ class AsyncQuorumLease(AsyncLease):
         self._is_taken = False
         await self._state.vote(self.key, self._owner, self.ttl, give=True, timeout=ASK_S)
 
-    async def _stay(self) -> None:
+    async def _renew(self) -> None:
         """Renew it at a third of its time; until that is over, again and again."""
         delay_s = self.ttl / 3
         while not await woken(self._ended, delay_s):
