@@ -60,7 +60,7 @@ Modules here:
   ``advance``
 - ``interface``: the events that go in, and ``Ready``
 - ``agenda``: when each part of a node is due; a turn runs what is
-- ``heal_forks``: forks that this node has to heal, between two turns
+- ``heal_forks``: forks that this node has to heal, some of it each turn
 - ``replay``: changes that were acknowledged and fit into no table, taken in again as if from a peer
 - ``identity``: who this node is
 - ``alarms``, ``alarm_catalogue``: the alarms that are raised; all that there are, with what they mean

@@ -1,18 +1,23 @@
-"""Forks that this node has to heal: between two turns its branch is moved, and memory read anew.
+"""Forks that this node has to heal: its branch is moved, some of it each turn.
 
-How is said in :mod:`crdtsync.core.replica.fork_healing`. Here is when: in a turn with nothing else to commit, so that
-what is on disk is what memory holds. Agents attach again after it, to what they know as another database, since tokens
-and versions that were handed out before may name other changes now.
+How is said in :mod:`crdtsync.core.replica.fork_healing`. Here is when:
+
+1. The branch is collected, a slice a turn, while all others are served.
+2. It is taken back in a turn with nothing else to commit, so that what is on disk is what memory holds; what has
+   changed on disk is read anew. Agents attach again after that, to what they know as another database, since tokens and
+   versions that were handed out before may name other changes now.
+3. The moved changes are applied, a slice a turn. What agents and peers say meanwhile waits until that is done.
+
+A member that forges a fork each second has other nodes do that again and again. So they rest in between.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Writer
 from crdtsync.core.alarm_catalogue import FORK_HEALED
-from crdtsync.core.interface import Ready
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, CannotHeal, Healing, heal, slices
 from crdtsync.core.storage.interface import Batch, moved_name, new_names_name
@@ -20,29 +25,78 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
+    from crdtsync.core.interface import Event
     from crdtsync.core.node import Node
     from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.sync.fork_search import Lost
+    from crdtsync.wire.change import Change
+    from crdtsync.wire.yjs.encoding import Steps
 
+REST_FACTOR = 9
+"""After a healing a node rests so many times as long as it took: a tenth of the time at most goes into that."""
 _SAYS = "this node has healed a fork: attach again"
 
 
+class _Collecting(NamedTuple):
+    """A branch of a replica that is looked through, since ``change`` was shown."""
+
+    replica: Replica
+    change: Change
+    steps: Steps[Healing | None]
+
+
 class ForkHealing:
-    """Of one node."""
+    """Of one node. ``waiting``: what agents and peers have said since the last turn, or while a healing is brought to
+    its end.
+    """
 
     def __init__(self, node: Node) -> None:
+        self.waiting: list[Event] = []
         self._node = node
-        self._committing: tuple[str, str, bytes] | None = None  # the space, what is to be told, the next incarnation
+        self._collecting: _Collecting | None = None
+        self._committing: tuple[str, str, bytes, int] | None = None  # the space, what is to be told, the next
+        # incarnation, and how many slices are to be applied then
+        self._kept: list[tuple[int, int]] = []  # the slices of the last healing: space and number
+        self._left: list[tuple[int, int]] = []  # of these
+        self._begun_s = 0.0
+        self._rests_until_s = 0.0
         self.is_put_off = False
 
     def begin(self) -> Batch | None:
         """What this turn commits, and nothing else, to heal a fork; None: it is a turn as others."""
-        self.is_put_off = self.is_due and not self._node.is_settled
-        return self.rewind() if self.is_due and not self.is_put_off else None
+        node = self._node
+        if self.is_finishing:
+            self._apply(*self._left.pop(0))
+            if not self._left:
+                self._rests_until_s = node.now_s + REST_FACTOR * (node.now_s - self._begun_s)
+        may_heal = bool(node.sync.forks.lost) and not node.read_only and not self._left and self.due_s <= node.now_s
+        self.is_put_off = may_heal and not node.is_settled
+        rewind = self.rewind() if may_heal and not self.is_put_off else None
+        if rewind is None and not self.is_finishing:
+            waiting, self.waiting = self.waiting, []
+            for event in waiting:
+                node.take(event)
+        return rewind
 
     @property
-    def is_due(self) -> bool:
-        """Whether there may be something to heal."""
-        return bool(self._node.sync.forks.lost) and not self._node.read_only
+    def is_finishing(self) -> bool:
+        """Whether moved changes are to be applied before anything else is taken in."""
+        return bool(self._left) and not self._node.read_only
+
+    @property
+    def has_others_wait(self) -> bool:
+        """Whether what agents and peers say is for later: else a busy node would never have nothing to commit."""
+        return self.is_put_off or self.is_finishing
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the next turn has something to do for it at once."""
+        return self.is_put_off or bool(self.waiting) or self.is_finishing
+
+    @property
+    def due_s(self) -> float:
+        """From when on the next fork may be healed."""
+        return self._rests_until_s
 
     def rewind(self) -> Batch | None:
         """What takes a branch back, and keeps what is to come instead; None: nothing can be healed now.
@@ -56,11 +110,14 @@ class ForkHealing:
                 del node.sync.forks.lost[name]
                 continue
             try:
-                healing = heal(replica, lost.change)
+                healing = self._collect(replica, lost)
             except CannotHeal as error:
                 del node.sync.forks.lost[name]
                 node.sync.cannot_heal(name, lost.conn, str(error))
                 continue
+            if self._collecting is not None:
+                self.is_put_off = True
+                return None
             if healing is not None:
                 author = replica.node_of(lost.change.writer)
                 what = (
@@ -68,21 +125,38 @@ class ForkHealing:
                     f"{lost.change.writer} of {author}; the branch that was here, {len(healing.bodies) - 1:,} changes, "
                     "has new names"
                 )
-                self._committing = name, what, node.random_bytes(16)
-                return self._batch(replica, healing, self._committing[2])
+                parts = slices(healing.bodies)
+                self._committing = name, what, node.random_bytes(16), len(parts)
+                return self._batch(replica, healing, parts, self._committing[2])
+        return None
+
+    def _collect(self, replica: Replica, lost: Lost) -> Healing | None:
+        """A step of it; whether it is over :attr:`_collecting` says."""
+        now = self._collecting
+        if now is None or now.replica is not replica or now.change is not lost.change:
+            now = _Collecting(replica, lost.change, heal(replica, lost.change))
+            self._begun_s = self._node.now_s
+        self._collecting = None
+        try:
+            next(now.steps)
+        except StopIteration as end:
+            healing: Healing | None = end.value
+            return healing
+        self._collecting = now
         return None
 
     def forget(self) -> None:
         """Nothing of the commit is on disk."""
         self._committing = None
+        self._left = [place for place in self._kept if self._node.storage.meta(moved_name(*place)) is not None]
 
-    def _batch(self, replica: Replica, healing: Healing, incarnation: bytes) -> Batch:
+    def _batch(self, replica: Replica, healing: Healing, parts: list[list[bytes]], incarnation: bytes) -> Batch:
         batch = Batch()
         batch.rewinds.append(healing.rewind)
         batch.heads += healing.heads
         if replica.writer in healing.names:
             batch.retired_writers.append((replica.id, replica.writer))
-        for number, bodies in enumerate(slices(healing.bodies)):
+        for number, bodies in enumerate(parts):
             batch.metas.append((moved_name(replica.id, number), pack([replica.position, bodies])))
         firsts = [(Writer(writer), first) for writer, first in healing.rewind.firsts]
         moved = [(writer, first, replica.vector[writer], healing.names[writer]) for writer, first in firsts]
@@ -95,25 +169,40 @@ class ForkHealing:
         """A commit is done: if it was the one that takes a branch back, go on from there. Whether it was."""
         if self._committing is None:
             return False
-        node, (name, what, incarnation) = self._node, self._committing
+        node, (name, what, incarnation, count) = self._node, self._committing
+        self._committing = None
         node.identity = node.desk.identity = replace(node.identity, incarnation=incarnation)
         node.sync.healed(name)
-        after = node.persist_failed(Ready(Batch(), [], [], [], []), CrdtSyncError(_SAYS))
+        after = node.read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes
         node.desk.replies += after.replies
         node.desk.closes += [(conn, _SAYS) for conn in sorted(node.desk.agents)]
-        self.finish()
+        self._kept = [(node.replicas[name].id, number) for number in range(count)]
+        self._left = [*self._kept]
         node.alarms.journal("fork_healed", space=name, message=what)
         node.alarms.raise_once(FORK_HEALED, name, what)
         return True
 
     def finish(self) -> None:
-        """Apply what was kept when a branch was taken back: at once, or at the start after a crash."""
+        """At the start after a crash: apply what was kept when a branch was taken back."""
         node = self._node
         for replica in [*node.replicas.values()]:
-            for number, packed in enumerate(node.storage.metas(moved_name(replica.id, None))):
-                position, bodies = unpack(packed)
-                node.ledger.position = max(node.ledger.position, position)  # where others stood stands nothing anew
-                for body in bodies:
-                    take_back(node, replica.id, body)
-                node.ledger.batch.metas.append((moved_name(replica.id, number), None))
+            left, number = len(node.storage.metas(moved_name(replica.id, None))), 0
+            while left:
+                if node.storage.meta(moved_name(replica.id, number)) is not None:
+                    self._kept.append((replica.id, number))
+                    self._apply(replica.id, number)
+                    left -= 1
+                number += 1
+
+    def _apply(self, space: int, number: int) -> None:
+        """Apply a slice of it."""
+        node = self._node
+        packed = node.storage.meta(moved_name(space, number))
+        if packed is None:
+            return
+        position, bodies = unpack(packed)
+        node.ledger.position = max(node.ledger.position, position)  # where others stood stands nothing anew
+        for body in bodies:
+            take_back(node, space, body)
+        node.ledger.batch.metas.append((moved_name(space, number), None))

@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from crdtsync.core.history.checkpoints import Checkpoint
 
 Log = Callable[..., None]
+_OF_OTHERS = frozenset((AgentOpened, AgentFrame, AgentFlow, AgentClosed, PeerOpened, PeerFrame, PeerClosed, PeerFlowed))
+"""What agents and peers do."""
 
 
 class Node:
@@ -201,12 +203,17 @@ class Node:
         """A replica of what is stored under a row's number; it is among ``replicas`` from now on."""
         replica = self._replica_of(row, self._ledger)
         self.replicas[row.name] = replica
-        self._durable[row.name] = row.position
-        self._texts[row.name] = TextKeeper(replica)
-        self._restless.add(row.name)
+        self._read(replica)
+        return replica
+
+    def _read(self, replica: Replica) -> None:
+        """What a replica holds has just been read from disk."""
+        self._durable[replica.name] = replica.position
+        self._texts[replica.name] = TextKeeper(replica)
+        self._restless.add(replica.name)
+        replica.documents.now_s = self.now_s
         replica.documents.wake = lambda: self._wake(replica)
         self.reaper.loaded(replica)
-        return replica
 
     def _wake(self, replica: Replica) -> None:
         replica.documents.now_s = self.now_s
@@ -270,7 +277,15 @@ class Node:
         kind = type(event)
         if kind is not AgentFrame and kind is not PeerFrame:
             self.agenda.all_now()
-        self._handlers[kind](event)
+        if self.fork_healing.has_others_wait and kind in _OF_OTHERS:
+            self.fork_healing.waiting.append(event)
+        else:
+            self._handlers[kind](event)
+
+    def take(self, event: Event) -> None:
+        """Take in an event that has waited."""
+        self.agenda.all_now()
+        self._handlers[type(event)](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
         self.desk.opened(event.conn, User(event.uid, event.gids, event.is_local), event.pid)
@@ -449,7 +464,7 @@ class Node:
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
         agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self._ledger.batch, self.now_s
-        rewind = self.fork_healing.begin() if sync.forks.lost else None
+        rewind = self.fork_healing.begin() if sync.forks.lost or self.fork_healing.is_busy else None
         if rewind is not None:
             return Ready(rewind, [], self.take_replies(), [], [])
         agenda.begin()
@@ -624,8 +639,19 @@ class Node:
         """
         self._applied.clear()
         self.fork_healing.forget()
-        self.agenda.all_now()
         self._load()
+        return self._begin_anew(ready, refusal)
+
+    def read_anew(self, name: str, refusal: CrdtSyncError) -> Ready:
+        """A commit has changed what the disk holds of a space: read that. Whoever waits gets ``refusal``."""
+        replica = self.replicas[name]
+        replica.read_anew(next(row for row in self.storage.spaces() if row.name == name))
+        self._read(replica)
+        return self._begin_anew(Ready(Batch(), [], [], [], []), refusal)
+
+    def _begin_anew(self, ready: Ready, refusal: CrdtSyncError) -> Ready:
+        """Start over what was built on what memory held before."""
+        self.agenda.all_now()
         self.retention.failed(self.now_s)
         self.purger.reload()
         error = to_wire(refusal)
@@ -661,9 +687,11 @@ class Node:
 
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        if self._applied or self.fork_healing.is_put_off or self.desk.watches.has_more():
+        if self._applied or self.fork_healing.is_busy or self.desk.watches.has_more():
             return self.now_s
         next_s = self.agenda.next_s()
+        if self.sync.forks.lost and self.fork_healing.due_s > self.now_s:
+            next_s = min(next_s, self.fork_healing.due_s)
         return None if next_s == inf else next_s
 
     @property
@@ -681,7 +709,7 @@ class Node:
         desk = self.desk
         return bool(
             self._applied
-            or self.fork_healing.is_put_off
+            or self.fork_healing.is_busy
             or desk.watches.has_more()
             or len(desk.long_reads)
             or desk.waits.is_settling

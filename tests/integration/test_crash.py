@@ -17,8 +17,12 @@ import pytest
 from crdtsync import Client, CrdtSyncError, OutcomeUnknown
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.cluster import wait_until_forks_heal
+from tests.integration.test_turn_bound import EVERY_LINE, STANDARD_MS, standard_work
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+LONG_FORK = 3000
+HEALING_CPU_MS_MAX = 150.0
 
 
 class Load:
@@ -337,7 +341,7 @@ def forked(make_cluster: Callable[..., Cluster]) -> Callable[[int, int], Cluster
     """Three daemons without a link, of which the first two went on so far from one copy, under one writer."""
 
     def make(here: int, there: int) -> Cluster:
-        cluster = make_cluster(3, start=False)
+        cluster = make_cluster(3, start=False, program=EVERY_LINE)
         for daemon in cluster:
             cluster.isolate(daemon)
         cluster[0].start()
@@ -382,6 +386,30 @@ def test_a_fork_by_a_copied_disk_heals(forked: Callable[[int, int], Cluster], he
     cluster[1].start()
     wait_until_equal([*cluster])
     assert values(cluster[0]) == values(cluster[2]) == sorted([*expected, "on", "on"])
+
+
+def test_a_long_fork_heals_in_slices(forked: Callable[[int, int], Cluster]) -> None:
+    """At one go 3,000 changes would hold the loop three times as long as they may here."""
+    cluster = forked(1, 1)
+    halves = cluster[0], cluster[1]
+    for daemon in halves:
+        with daemon.raw(daemon.name, timeout_s=60) as agent:
+            for start in range(0, LONG_FORK, 100):
+                numbers = range(start, start + 100)
+                sent = [agent.send_write("set", key=f"k/{n % 500}/{daemon.name}", value=n) for n in numbers]
+                for request in sent:
+                    agent.result(request)
+    standard_work()
+    before = standard_work()
+    cluster.heal(0, 1)
+    wait_until_forks_heal(cluster[0], cluster[1])
+    slow = max(1.0, before / STANDARD_MS, standard_work() / STANDARD_MS)
+    lines = [line for daemon in halves for line in daemon.log_events("slow_turn")]
+    assert not [line for line in lines if line["cpu_ms_max"] > HEALING_CPU_MS_MAX * slow]
+    expected = {f"k/{n % 500}/{daemon.name}": n for daemon in halves for n in range(LONG_FORK)}
+    for daemon in halves:
+        with daemon.client() as client:
+            assert {key: client.get(key) for key in expected} == expected
 
 
 def test_a_fork_that_comes_about_while_connected_heals(forked: Callable[[int, int], Cluster]) -> None:

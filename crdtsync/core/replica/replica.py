@@ -14,7 +14,7 @@ from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVe
 from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUE_DAMAGED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries, Entry, Incoming
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
@@ -106,10 +106,8 @@ class Replica:
         self.arrivals = Arrivals()
         self.clock = HybridClock()
         self.alarms = alarms
-        self.documents = Documents(
-            lambda dot: storage.document(row.id, dot), lambda dot: storage.document_exists(row.id, dot)
-        )
-        self.texts = TextEdits(self, ledger)
+        self._ledger = ledger
+        self._begin_texts()
         self.position = row.position
         self.floor = row.floor
         self.trimmed_position = row.trimmed_position
@@ -122,7 +120,6 @@ class Replica:
         self.values = LongValues(
             cache, storage.value, storage.values, self._logged_value, self._tell_damaged, self._mend_value
         )
-        self._ledger = ledger
         self._random = random
         self.since_own: set[Writer] = set()
         """Who has written since this node's newest change."""
@@ -139,12 +136,7 @@ class Replica:
         self._load(row)
 
     def _load(self, row: SpaceRow) -> None:
-        for writer, seq, change_hash in self.storage.heads(self.id):
-            self.vector[writer] = seq
-            self.hashes[writer] = change_hash
-        packed = self.storage.meta(new_names_name(self.id))
-        self.new_names = [(w, first, last, name) for w, first, last, name in unpack(packed)] if packed else []
-        self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
+        self._load_heads(row)
         stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.values.doubt_all(stored)
         self.note_reserved(stored)
@@ -156,10 +148,50 @@ class Replica:
         self._note_uploads(reserved)
         self.schemas.take_retold()  # nobody has been told anything yet
         self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
+
+    def _load_heads(self, row: SpaceRow) -> None:
+        for writer, seq, change_hash in self.storage.heads(self.id):
+            self.vector[writer] = seq
+            self.hashes[writer] = change_hash
+        packed = self.storage.meta(new_names_name(self.id))
+        self.new_names = [(w, first, last, name) for w, first, last, name in unpack(packed)] if packed else []
+        self.origins = {writer: (node, name) for writer, node, name in self.storage.origins(self.id)}
         if self.writer is None:
             self.since_own = set(self.vector)
         else:
             self.since_own = {w for w, _ in self.storage.heads_after(self.id, row.own_position) if w != self.writer}
+
+    def read_anew(self, row: SpaceRow) -> None:
+        """Read what is on disk, which holds all of what memory does, but for changes that have been taken back. That
+        takes a tenth of reading all.
+        """
+        self.past.let_go()
+        self.vector.clear()
+        self.hashes.clear()
+        self._recent, self._less_recent = {}, {}
+        self.undurable.clear()
+        self.gate.clear()
+        self.arrivals = Arrivals()
+        self.point = None
+        self.writer, self.position = row.own_writer, row.position
+        self._load_heads(row)
+        there, stored = {entry.row: entry for entry in self.entries.all()}, set(self.storage.live_rows(self.id))
+        gone = [there[number] for number in sorted(there.keys() - stored)]
+        back = list(self.storage.entries(self.id, self.values.stand_in, sorted(stored - there.keys())))
+        self.values.doubt_all(back)
+        self.caps.forget()
+        self.entries.exchange(gone, Incoming(back), sum(entry.digest for entry in back))
+        self.note_reserved((*gone, *back))
+        self._begin_texts()
+        self.texts.load(entry for entry in self.entries.all() if entry.kind == _TEXT)
+        self.schemas.take_retold()
+
+    def _begin_texts(self) -> None:
+        """With none in memory."""
+        self.documents = Documents(
+            lambda dot: self.storage.document(self.id, dot), lambda dot: self.storage.document_exists(self.id, dot)
+        )
+        self.texts = TextEdits(self, self._ledger)
 
     def note_reserved(self, entries: Sequence[Entry]) -> None:
         """Entries have come or gone, not by changes: what reserved keys declare may be another."""

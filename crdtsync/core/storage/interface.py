@@ -6,7 +6,7 @@ As in etcd's raft library, the reads are answered at once, from what has been co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -552,8 +552,15 @@ class Storage(Protocol):
     def heads_after(self, space: int, position: int) -> Iterable[tuple[Writer, int]]:
         """Writers that have changes after ``position`` in the log, with their highest."""
 
-    def entries(self, space: int, stand_in: Callable[[int], OnDisk] | None = None) -> Iterable[Entry]:
-        """All live entries. For a long value stands what ``stand_in`` gives for its length; without it, it is read."""
+    def entries(
+        self, space: int, stand_in: Callable[[int], OnDisk] | None = None, rows: Sequence[int] | None = None
+    ) -> Iterable[Entry]:
+        """All live entries, or those in these rows. For a long value stands what ``stand_in`` gives for its length;
+        without it, it is read.
+        """
+
+    def live_rows(self, space: int) -> list[int]:
+        """The rows of all live entries."""
 
     def value(self, row: int) -> bytes | None:
         """The long value of a row, alive or dead; empty where it should be there and cannot be read. None: there is no

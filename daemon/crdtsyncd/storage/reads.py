@@ -204,9 +204,12 @@ class Reads:
 
     # -- live state --------------------------------------------------------------------------------------------
 
-    def entries(self, space: int, stand_in: Callable[[int], OnDisk] | None = None) -> list[Entry]:
-        rows = self._whole_db.execute(
-            f"SELECT {_LIVE}, {_LONG_BYTES} FROM entries e WHERE e.space = ? AND e.position IS NULL ORDER BY e.row",
+    def entries(
+        self, space: int, stand_in: Callable[[int], OnDisk] | None = None, rows: Sequence[int] | None = None
+    ) -> list[Entry]:
+        which = "e.space = ?" if rows is None else f"+e.space = ? AND e.row IN ({', '.join(map(str, rows))})"
+        found = self._whole_db.execute(
+            f"SELECT {_LIVE}, {_LONG_BYTES} FROM entries e WHERE {which} AND e.position IS NULL ORDER BY e.row",
             (space,),
         )
         same: dict[Any, Any] = {}  # one string for all that an agent wrote, and one number for all of a writer
@@ -222,7 +225,7 @@ class Reads:
                 )
                 for (
                     number, _, writer, seq, n, key, sub, kind, hlc, agent, value, value_hash, attrs, long_bytes
-                ) in rows
+                ) in found
             ]  # fmt: skip
         except (TypeError, ValueError) as error:  # as a name above: a damaged page that hangs together all the same
             raise sqlite3.DatabaseError(f"an entry of space {space} is damaged: {error}") from None
@@ -492,6 +495,10 @@ class Reads:
             ),
         )
         return [row for (row,) in rows]
+
+    def live_rows(self, space: int) -> list[int]:
+        found = self._whole_db.execute("SELECT row FROM entries WHERE space = ? AND position IS NULL", (space,))
+        return [row for (row,) in found]
 
     def dead_by_id(self, ids: list[int], bytes_max: int) -> list[PastRow]:
         found: dict[int, PastRow] = {}

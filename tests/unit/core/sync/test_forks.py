@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from crdtsync.core.peers.peer_state import Link
+from crdtsync.core.replica import fork_healing
+from crdtsync.errors import NoSpace
+from crdtsync.wire.codec import unpack
 from crdtsync.wire.peer.forks import Chain
+from tests.fleet.agent import Agent
 from tests.fleet.clones import clone, meet, part
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
@@ -252,6 +256,195 @@ def test_a_crash_between_taking_back_and_writing_anew_loses_nothing(fleet, monke
     assert sorted(map(str, log(a))) == ["0", "a0", "a1", "b0", "b1"]
     host.restart()
     assert len(log(host)) == 5
+
+
+class Hasty(Agent):
+    """It does not wait for its welcome."""
+
+    def ask(self, operation, **args):
+        return self.send(operation, **args)
+
+
+@pytest.fixture
+def long_fork(fleet, monkeypatch):
+    """Who has to move a branch of some slices; what the test gives is called after each turn of it."""
+    monkeypatch.setattr(fork_healing, "SLICE_ROWS", 4)
+    a = fleet["a"]
+    append(a, "before")
+    b = clone(fleet, "a", "b")
+    append(a, *(f"a{n}" for n in range(20)))
+    append(b, *(f"b{n}" for n in range(20)))
+    host = loser(a, b)
+
+    def after_each_turn(do):
+        deliver = host.deliver
+
+        def delivered(ready):
+            deliver(ready)
+            do(host, host.node.fork_healing)
+
+        monkeypatch.setattr(host, "deliver", delivered)
+        return fleet, a, b
+
+    return after_each_turn
+
+
+def check_all_there(*machines: Host) -> None:
+    check_agree(*machines)
+    assert sorted(log(machines[0])) == sorted(["before", *(f"{name}{n}" for name in "ab" for n in range(20))])
+
+
+def test_others_are_served_while_a_branch_is_looked_through(long_fork):
+    answered: list[int] = []
+
+    def write(host, healing):
+        if healing.is_put_off and not agent.closed:
+            answered.append(len(agent.replies))
+            agent.write("incr", key="n", by=1)
+
+    fleet, a, b = long_fork(write)
+    agent = loser(a, b).agent("other")
+    meet(fleet, ("a", "b"))
+    assert len({*answered}) > 4
+    check_all_there(a, b)
+    assert get(a, "n") == get(b, "n") == agent.number
+
+
+def test_who_asks_while_moved_changes_are_applied_waits_for_all_of_them(long_fork):
+    asked: list[tuple[Hasty, int]] = []
+    turns: list[int] = []
+
+    def ask(host, healing):
+        if healing.is_finishing:
+            turns.append(len(turns))
+            if not asked:
+                agent = Hasty(host, "hasty")
+                asked.append((agent, agent.send("get", key="log")))
+            assert not asked[0][0].replies
+
+    fleet, a, b = long_fork(ask)
+    mine = set(log(loser(a, b)))
+    meet(fleet, ("a", "b"))
+    assert len(turns) > 4
+    ((agent, request),) = asked
+    assert mine < set(unpack(agent.result(request)["value"]))
+    check_all_there(a, b)
+
+
+def test_a_crash_while_moved_changes_are_applied_loses_nothing(long_fork):
+    turns: list[int] = []
+
+    def crash(_host, healing):
+        turns.extend([len(turns)] if healing.is_finishing else [])
+        if len(turns) == 3:
+            turns.append(3)
+            raise KeyboardInterrupt
+
+    fleet, a, b = long_fork(crash)
+    host = loser(a, b)
+    mine = set(log(host))
+    with pytest.raises(KeyboardInterrupt):
+        meet(fleet, ("a", "b"))
+    host.restart()
+    assert mine < set(log(host))
+    meet(fleet, ("a", "b"))
+    check_all_there(a, b)
+
+
+def test_a_full_disk_while_moved_changes_are_applied_loses_nothing(long_fork):
+    turns: list[int] = []
+
+    def fill(host, healing):
+        turns.extend([len(turns)] if healing.is_finishing else [])
+        if len(turns) == 3:
+            turns.append(3)
+            host.refuse(NoSpace("full"))
+
+    fleet, a, b = long_fork(fill)
+    meet(fleet, ("a", "b"))
+    assert len(turns) > 5
+    check_all_there(a, b)
+
+
+def test_a_node_rests_after_a_healing_nine_times_as_long_as_it_took(fleet, long_fork):
+    took: list[int] = []
+
+    def take_time(host, healing):
+        if (healing.is_put_off or healing.is_finishing) and not took:
+            took.append(1)
+            fleet.pass_time(3)
+        assert host.node.fork_healing.due_s <= host.now.mono_s + 27
+
+    _, a, b = long_fork(take_time)
+    host = loser(a, b)
+    meet(fleet, ("a", "b"), rounds=1)
+    assert took
+    healed_s = host.node.fork_healing.due_s - 27
+    assert 0 < healed_s <= host.now.mono_s
+    meet(fleet, ("a", "b"))
+    check_all_there(a, b)
+
+
+def test_a_fork_that_comes_while_a_node_rests_heals_after_it(fleet):
+    a = fleet["a"]
+    append(a, 0)
+    b = clone(fleet, "a", "b")
+    append(a, "a0")
+    append(b, "b0")
+    host = loser(a, b)
+    host.node.fork_healing._rests_until_s = host.now.mono_s + 100
+    meet(fleet, ("a", "b"))
+    assert "fork_healed" not in host.alarms
+    due_s = host.node.turn_due_s()
+    assert due_s is not None
+    assert due_s <= host.node.fork_healing.due_s
+    fleet.pass_time(100)
+    meet(fleet, ("a", "b"))
+    check_agree(a, b)
+    assert len(log(a)) == 3
+
+
+def test_what_is_read_anew_is_what_a_start_reads(fleet):
+    """After a branch with all kinds has been taken back, memory holds what the disk does."""
+    a = fleet["a"]
+    for key in ("kept", "both", "gone"):
+        a.agent().set(key, "old")
+
+    Editor(a).append("one ")
+    b = clone(fleet, "a", "b")
+    for name, machine in (("a", a), ("b", b)):
+        agent = machine.agent(name)
+        for key in ("both", "gone"):
+            agent.get(key)
+        agent.set("both", name)
+        agent.delete("gone")
+        agent.set("short", name, ttl=10**6)
+        agent.set(f"long/{name}", name * 2000)
+        append(machine, *range(60))
+        Editor(machine).append(name)
+    host = loser(a, b)
+    read_anew = host.replica.__class__.read_anew
+
+    def compared(replica, row):
+        read_anew(replica, row)
+        fresh = host.node.read_archive(row)
+        for name in ("vector", "hashes", "writer", "position", "since_own", "new_names", "origins"):
+            assert getattr(replica, name) == getattr(fresh, name), name
+        assert replica.entries.digest == fresh.entries.digest
+        for key in {entry.key for entry in (*replica.entries.all(), *fresh.entries.all())}:
+            held, expected = ([entry.dot for entry in each.entries.held(key)] for each in (replica, fresh))
+            assert held == expected, key
+        assert list(replica.entries.keys("")) == list(fresh.entries.keys(""))
+        assert replica.entries.keys_with_several == fresh.entries.keys_with_several
+        assert {*replica.documents.names()} == {*fresh.documents.names()}
+        checked.append(row)
+
+    checked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.replica.__class__, "read_anew", compared)
+        meet(fleet, ("a", "b"))
+    assert checked
+    check_agree(a, b)
 
 
 def test_agents_of_a_host_that_moved_its_branch_attach_to_another_database(fleet):
