@@ -190,7 +190,8 @@ def test_a_voter_that_was_restored_waits_also_if_it_is_started_anew_meanwhile(vo
         voter.settle(now.mono_s)
         return voter
 
-    assert [begun().state, (voter := begun()).state] == ["not yet", "not yet"]
+    first, voter = begun(), begun()
+    assert [first.state, voter.state] == ["not yet", "not yet"]
     voter.settle(now.mono_s + DRIFT * TTL_MS_MAX / 1000)
     assert voter.state == "yes"
 
