@@ -36,11 +36,9 @@ def block(shown: Shown, form: str) -> str:
     item, text = shown.item, readable(shown.text)
     time = f"{item.time:%Y-%m-%d %H:%M}Z"
     if form == "json":
-        fields = {"key": item.key, "agent": item.agent, "time": time, "value": text}
-        fields |= {} if shown.is_whole else {"shortened": "true"}
-        return json.dumps(
-            fields | ({"conflict": str(item.conflicts + 1)} if item.conflicts else {}), ensure_ascii=False
-        )
+        fields: dict[str, object] = {"key": item.key, "agent": item.agent, "time": time, "value": text}
+        fields |= {} if shown.is_whole else {"shortened": True}
+        return json.dumps(fields | ({"conflict": item.conflicts + 1} if item.conflicts else {}), ensure_ascii=False)
     if form == "xml":
         more = f' conflict="{item.conflicts + 1}"' if item.conflicts else ""
         more += "" if shown.is_whole else ' shortened="true"'

@@ -97,6 +97,8 @@ def test_values_at_odds_are_all_shown_with_their_authors():
     text = show(entry("plan/goal", "ship", 2, siblings=[other])).text
     assert "2 values at odds" in text
     assert "[ann] ship\n[bob] wait" in text
+    (shown,) = json.loads(show(entry("plan/goal", "ship", 2, siblings=[other]), form="json").text)["entries"]
+    assert (shown["conflict"], "shortened" in shown) == (2, False)
 
 
 def test_no_value_at_odds_passes_for_that_of_another_author():
