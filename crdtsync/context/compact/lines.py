@@ -1,11 +1,13 @@
-"""The last resort: the beginning, the end, and what the query asks for, with marks that say what is missing between."""
+"""The last resort: the beginning, the end, what the query asks for and what speaks of errors, with marks that say what
+is missing between.
+"""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from crdtsync.context.compact.result import Draft
-from crdtsync.context.compact.words import content_words, is_telling, words
+from crdtsync.context.compact.words import content_words, is_error, is_telling, words
 from crdtsync.context.tokens import Tokenizer
 
 _LINE_MAX = 400  # characters; longer lines are cut into pieces of this length, so that one line is not all or nothing
@@ -42,12 +44,12 @@ def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) 
 
 
 def _order(pieces: list[str], asked: set[str]) -> list[int]:
-    """The pieces as they are taken: what the query asks for with a line around it, then by turns from both ends."""
+    """The pieces as they are taken: what the query asks for, then errors, then the others, by turns from both ends."""
     scores = [3 * len(asked & words(piece)) + is_telling(piece) if asked else 0 for piece in pieces]
     best = [i for i in sorted(range(len(pieces)), key=lambda i: (-scores[i], i)) if scores[i] >= 3]
     last = len(pieces) - 1  # two from the beginning for one from the end:
     ends = sorted(range(len(pieces)), key=lambda i: min(i // 2 * 3 + i % 2, (last - i) * 3 + 2))
-    return list(dict.fromkeys([*ends[:2], *best, *ends]))
+    return list(dict.fromkeys([*ends[:2], *best, *(i for i in ends if is_error(pieces[i])), *ends]))
 
 
 def _joined(pieces: list[str], kept: set[int]) -> str:

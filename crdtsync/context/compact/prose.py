@@ -2,7 +2,8 @@
 
 A sentence counts more if it has words of the query, words that are frequent in the text but not in the language
 (Luhn, "The Automatic Creation of Literature Abstracts", 1958), numbers, names, paths, an error or a negation, and if
-it begins its paragraph.
+it begins its paragraph. Where little stays, those with numbers, paths, errors or negations go last; of others
+that are there again, one stays.
 """
 
 from __future__ import annotations
@@ -35,13 +36,18 @@ def chosen(paragraph: str, level: int, query: str | None) -> str:
     found = sentences(paragraph)
     if len(found) < 2:
         return paragraph
-    counted = Counter(word for sentence in found for word in content_words(sentence))
+    first = {sentence.strip(): i for i, sentence in reversed([*enumerate(found)])}
+    counted = Counter(word for sentence in first for word in content_words(sentence))
     asked = content_words(query or "")
-    scores = [_score(sentence, i, counted, asked) for i, sentence in enumerate(found)]
+    says = [is_solid(sentence) or is_telling(sentence) for sentence in found]
+    ranks = [
+        (level >= 3 and not (says[i] or asked & content_words(one)), -_score(one, i, counted, asked), i)
+        for i, one in enumerate(found)
+        if says[i] or first[one.strip()] == i
+    ]
     room, kept = len(paragraph) * _KEEP[level], set[int]()
-    for i in sorted(range(len(found)), key=lambda i: (-scores[i], i)):
-        must = level < 3 and (is_solid(found[i]) or is_telling(found[i]))
-        if must or not kept or room >= len(found[i]):
+    for *_, i in sorted(ranks):
+        if (level < 3 and says[i]) or not kept or room >= len(found[i]):
             kept.add(i)
             room -= len(found[i])
     return " ".join(found[i].strip() for i in sorted(kept)).strip()

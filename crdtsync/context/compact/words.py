@@ -8,11 +8,13 @@ from itertools import islice
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+_ERROR_WORDS = (
+    r"error|errors|exception|fail(ed|ure|s)?|fatal|panic|critical|traceback|refused|denied|timeout|timed out"
+    r"|warn(ing)?|crash(ed)?|corrupt(ed)?|lost|missing|invalid"
+)
+_ERROR = re.compile(rf"\b({_ERROR_WORDS})\b", re.IGNORECASE)
 _TELLING = re.compile(
-    r"\b(error|errors|exception|fail(ed|ure|s)?|fatal|panic|critical|traceback|refused|denied|timeout|timed out"
-    r"|warn(ing)?"
-    r"|crash(ed)?|corrupt(ed)?|lost|missing|invalid"
-    r"|not|no|never|none|cannot|can't|won't|don't|doesn't|isn't|without|except|unless|must|nicht|kein|nie|pas|jamais|не|нет)\b",
+    rf"\b({_ERROR_WORDS}|not|no|never|none|cannot|can't|won't|don't|doesn't|isn't|without|except|unless|must|nicht|kein|nie|pas|jamais|не|нет)\b",
     re.IGNORECASE,
 )
 _SOLID = re.compile(r"\d|[/\\]\w|\w+\.\w{1,4}\b|[A-Z]{2,}|\w+_\w+|https?:")
@@ -66,6 +68,11 @@ def _pairs(word: str) -> Iterator[str]:
 def content_words(text: str) -> set[str]:
     """The words of ``text`` but for those that every English text has."""
     return words(text) - _COMMON
+
+
+def is_error(text: str) -> bool:
+    """Whether ``text`` speaks of an error."""
+    return _ERROR.search(text) is not None
 
 
 def is_telling(text: str) -> bool:

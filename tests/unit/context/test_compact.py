@@ -270,6 +270,19 @@ def test_numbers_paths_errors_and_negations_outlive_other_sentences():
     text = compress(filler * 6 + telling + filler * 6, kind="prose").text
     assert telling.strip() in text
     assert text.count("weather") < 12
+    once = "It was a day like many others. "
+    for kind in ("prose", "markdown"):
+        assert telling.strip() in compress(once * 40 + telling + once * 40, kind=kind, budget=60).text
+
+
+@pytest.mark.parametrize("kind", ["json", "log"])
+def test_an_error_stays_where_hardly_anything_can_stay(kind: str):
+    rows: list[dict[str, object]] = [{"id": f"ord_{i}", "state": "paid", "by": f"u{i}@x.org"} for i in range(60)]
+    rows[37]["state"] = "FAILED: card declined"
+    lines = [f"2026-11-22T10:00:{i:02}Z INFO step {'abcdefghij'[i % 10] * (i % 7 + 1)} is done" for i in range(60)]
+    lines[37] = "2026-11-22T10:00:37Z ERROR the card was declined"
+    text = compress(json.dumps(rows) if kind == "json" else "\n".join(lines), kind=kind, budget=70).text
+    assert "declined" in text
 
 
 # -- what holds for all

@@ -174,7 +174,8 @@ def test_the_budget_holds_and_equal_state_shows_equal_text(
 
 
 def test_a_strategy_says_what_comes_first_and_how_much_of_it():
-    entries = [entry(f"log/{i:02}", "we looked at the build and it did nothing new. " * 20, i) for i in range(12)]
+    long = " ".join(f"we looked at the build of {one * 3} and it did nothing new." for one in "abcdefghijklmnop")
+    entries = [entry(f"log/{i:02}", long, i) for i in range(12)]
     entries += [entry("old/disk", "the disk is full again. " * 40, -5)]
     by_score = show(*entries, budget=600, query="disk", full_newest=2)
     by_time = show(*entries, budget=600, query="disk", full_newest=2, strategy="newest")
