@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from crdtsync.adapters.keys import Keys
-from crdtsync.client import Client
+from crdtsync.client import Client, Session
 from crdtsync.errors import TooLarge
 
 CHANGE_OPERATIONS = 500
@@ -20,22 +20,22 @@ T = TypeVar("T")
 class Attached:
     """Something that keeps its data with a daemon.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
-    default the name of the framework. What was written is on this host's disk on return; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'.
+    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). Keys begin with
+    ``prefix``, by default the name of the framework. What was written is on this host's disk on return; with ``w`` (a
+    number, ``"majority"``, ``"all"``) on so many hosts'.
     """
 
     PREFIX: ClassVar[str]
 
     def __init__(
         self,
-        client: Client | str | os.PathLike[str] | None = None,
+        client: Session | str | os.PathLike[str] | None = None,
         *,
         prefix: str | None = None,
         w: int | str | None = None,
     ) -> None:
-        self._owned = None if isinstance(client, Client) else Client(client)
-        self._client = client if isinstance(client, Client) else self._owned or Client()
+        self._owned = None if isinstance(client, Session) else Client(client)
+        self._client = client if isinstance(client, Session) else self._owned or Client()
         self._keys = Keys(self.PREFIX if prefix is None else prefix)
         self._w: Any = w
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from crdtsync.client import Client, Entry
+    from crdtsync.client import Entry, Session
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def readable(key: str, stored: Iterable[S], read: Callable[[S], T]) -> Iterator[
 
 
 def newest_readable(
-    state: Client, entry: Entry, read: Callable[[Any], T], unreadable: Callable[[str], Exception] = ValueError
+    state: Session, entry: Entry, read: Callable[[Any], T], unreadable: Callable[[str], Exception] = ValueError
 ) -> T:
     """What ``read`` makes of the value of an entry, or, with a warning, of the newest one before that it can read.
 
@@ -54,7 +54,7 @@ def newest_readable(
     raise unreadable(f"{entry.key} cannot be read, and held nothing before that can: {why}") from why
 
 
-def _before(state: Client, key: str) -> Iterator[Any]:
+def _before(state: Session, key: str) -> Iterator[Any]:
     """What a key has held, newest first, back to where it was deleted."""
     for past in state.history(key, last=PAST_VALUES):
         if past.fate not in ("live", "replaced", "lost"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +28,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
 )
 from crdtsync.adapters.langgraph.in_threads import CallsInThreads
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, changes
-from crdtsync.client import AsyncClient
+from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ LAST_CHAR = "\U0010ffff"
 class AsyncCrdtSaver(CallsInThreads):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``. A
-    checkpoint is on this host's disk when :meth:`aput` returns; with ``w`` (a number, ``"majority"``, ``"all"``) on so
-    many hosts'.
+    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
+    with ``prefix``. A checkpoint is on this host's disk when :meth:`aput` returns; with ``w`` (a number,
+    ``"majority"``, ``"all"``) on so many hosts'.
 
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
     asks for just that one gets :class:`DamagedCheckpoint`.
@@ -63,7 +64,7 @@ class AsyncCrdtSaver(CallsInThreads):
 
     def __init__(
         self,
-        client: AsyncClient | str | os.PathLike[str] | None = None,
+        client: AsyncSession | str | os.PathLike[str] | None = None,
         *,
         prefix: str = "langgraph",
         w: int | str | None = None,
@@ -71,8 +72,8 @@ class AsyncCrdtSaver(CallsInThreads):
         redact: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
-        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
+        self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
+        self._client: AsyncSession = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
         self._layout = Layout(prefix, redact)
         self._w: Any = w
 
@@ -88,6 +89,12 @@ class AsyncCrdtSaver(CallsInThreads):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def at(self, point: str | datetime | timedelta) -> Self:
+        """This saver as of a token, a time, so long ago, or ``checkpoint:NAME``. It reads, and writes nothing."""
+        past = copy(self)
+        past.__dict__.update(_client=self._client.session(at=point), _owned=None)
+        return past
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """The version of a channel after ``current``."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
-from crdtsync.client import AsyncClient
+from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ CHANGE_OPERATIONS = 500
 class AsyncStoreCalls:
     """The calls of a store, on a client or the path of a daemon's socket."""
 
-    def __init__(self, client: AsyncClient | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
-        self._owned = None if isinstance(client, AsyncClient) else AsyncClient(client)
-        self._client = client if isinstance(client, AsyncClient) else self._owned or AsyncClient()
+    def __init__(self, client: AsyncSession | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
+        self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
+        self._client = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
         self._items = Items(prefix)
         self._w: Any = w
 

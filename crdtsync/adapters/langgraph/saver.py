@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
 )
 from crdtsync.adapters.langgraph.in_threads import CallsInThreads
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, changes
-from crdtsync.client import Client
+from crdtsync.client import Client, Session
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ LAST_CHAR = "\U0010ffff"
 class CrdtSaver(CallsInThreads):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``. A
-    checkpoint is on this host's disk when :meth:`put` returns; with ``w`` (a number, ``"majority"``, ``"all"``) on so
-    many hosts'.
+    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
+    with ``prefix``. A checkpoint is on this host's disk when :meth:`put` returns; with ``w`` (a number,
+    ``"majority"``, ``"all"``) on so many hosts'.
 
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
     asks for just that one gets :class:`DamagedCheckpoint`.
@@ -63,7 +64,7 @@ class CrdtSaver(CallsInThreads):
 
     def __init__(
         self,
-        client: Client | str | os.PathLike[str] | None = None,
+        client: Session | str | os.PathLike[str] | None = None,
         *,
         prefix: str = "langgraph",
         w: int | str | None = None,
@@ -71,8 +72,8 @@ class CrdtSaver(CallsInThreads):
         redact: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self._owned = None if isinstance(client, Client) else Client(client)
-        self._client = client if isinstance(client, Client) else self._owned or Client()
+        self._owned = None if isinstance(client, Session) else Client(client)
+        self._client: Session = client if isinstance(client, Session) else self._owned or Client()
         self._layout = Layout(prefix, redact)
         self._w: Any = w
 
@@ -88,6 +89,12 @@ class CrdtSaver(CallsInThreads):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def at(self, point: str | datetime | timedelta) -> Self:
+        """This saver as of a token, a time, so long ago, or ``checkpoint:NAME``. It reads, and writes nothing."""
+        past = copy(self)
+        past.__dict__.update(_client=self._client.session(at=point), _owned=None)
+        return past
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """The version of a channel after ``current``."""

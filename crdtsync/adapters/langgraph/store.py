@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore
 
 from crdtsync.adapters.langgraph.async_store_calls import AsyncStoreCalls
 from crdtsync.adapters.langgraph.store_calls import StoreCalls
-from crdtsync.client import AsyncClient, Client
+from crdtsync.client import AsyncSession, Session
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class CrdtStore(StoreCalls, BaseStore):
     """Keeps the items of a store in the shared state. Under asyncio its calls run in threads.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). All keys begin with ``prefix``.
-    What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'.
+    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
+    with ``prefix``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on
+    so many hosts'.
     A value has at most 1 MiB. Where two hosts put one item at once, the newer one is read; the next put or delete
     settles it.
 
@@ -37,7 +38,7 @@ class CrdtStore(StoreCalls, BaseStore):
 
     def __init__(
         self,
-        client: Client | str | os.PathLike[str] | None = None,
+        client: Session | str | os.PathLike[str] | None = None,
         *,
         prefix: str = "langgraph",
         ttl: TTLConfig | None = None,
@@ -66,7 +67,7 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
 
     def __init__(
         self,
-        client: AsyncClient | str | os.PathLike[str] | None = None,
+        client: AsyncSession | str | os.PathLike[str] | None = None,
         *,
         prefix: str = "langgraph",
         ttl: TTLConfig | None = None,

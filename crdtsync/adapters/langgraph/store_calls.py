@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
-from crdtsync.client import Client
+from crdtsync.client import Client, Session
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ CHANGE_OPERATIONS = 500
 class StoreCalls:
     """The calls of a store, on a client or the path of a daemon's socket."""
 
-    def __init__(self, client: Client | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
-        self._owned = None if isinstance(client, Client) else Client(client)
-        self._client = client if isinstance(client, Client) else self._owned or Client()
+    def __init__(self, client: Session | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
+        self._owned = None if isinstance(client, Session) else Client(client)
+        self._client = client if isinstance(client, Session) else self._owned or Client()
         self._items = Items(prefix)
         self._w: Any = w
 

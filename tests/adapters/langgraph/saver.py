@@ -31,7 +31,7 @@ from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -433,6 +433,38 @@ def test_the_asyncio_saver_merges_branches_too(state: Client) -> None:
             return (await graph.aget_state(thread("t"))).values["findings"]
 
     assert asyncio.run(run()) == ["begun", "two", "one"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_thread_as_it_was_then(is_async: bool, saver: CrdtSaver, state: Client) -> None:
+    """Also one that was pruned or removed since."""
+    run = board(saver)
+    for name in ("one", "two", "three"):
+        run.update_state(thread("t"), {"findings": [name]}, as_node="work")
+        state.checkpoint(f"after-{name}-{int(is_async)}", prefix="langgraph/")
+    then = state.now()
+    saver.prune(["t"])
+    saver.put_writes(run.get_state(thread("t")).config, [("findings", ["four"])], "task")
+    pruned = state.now()
+    saver.delete_thread("t")
+    assert saver.get_tuple(thread("t")) is None
+    wanted = [["one", "two", "three"], ["one", "two"], ["one"]]
+
+    async def histories() -> list[list[list[str]]]:
+        async with AsyncCrdtSaver(SOCKET) as other:
+            pasts = [board(other.at(point)) for point in (f"checkpoint:after-two-{int(is_async)}", then, pruned)]
+            return [[each.values["findings"] async for each in past.aget_state_history(thread("t"))] for past in pasts]
+
+    if is_async:
+        found_ = asyncio.run(histories())
+    else:
+        pasts = [board(CrdtSaver(state).at(point)) for point in (f"checkpoint:after-two-{int(is_async)}", then, pruned)]
+        found_ = [[each.values["findings"] for each in past.get_state_history(thread("t"))] for past in pasts]
+    assert found_ == [wanted[1:], wanted, wanted[:1]]
+    past = saver.at(then)
+    assert board(past).get_state(found(past, thread("t")).parent_config).values["findings"] == ["one", "two"]
+    with pytest.raises(InvalidRequest):
+        board(past).update_state(thread("t"), {"findings": ["late"]}, as_node="work")
 
 
 SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
