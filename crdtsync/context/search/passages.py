@@ -52,7 +52,7 @@ def _cut(text: str) -> Iterable[str]:
     """``text`` in passages, at the ends of its lines where that can be."""
     passage: list[str] = []
     size = 0
-    for line in text.split("\n"):
+    for line in _encodable(text).split("\n"):
         pieces = [line[at : at + PASSAGE_CHARS] for at in range(0, max(len(line), 1), PASSAGE_CHARS)]
         for piece in pieces:
             if passage and size + len(piece) > PASSAGE_CHARS:
@@ -63,3 +63,12 @@ def _cut(text: str) -> Iterable[str]:
     whole = "\n".join(passage)
     if whole.strip():
         yield whole
+
+
+def _encodable(text: str) -> str:
+    """``text`` without half characters, which JSON can name and a program leaves that cuts a text within an emoji."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

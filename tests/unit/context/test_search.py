@@ -85,6 +85,14 @@ def test_what_was_said_in_a_saved_session_is_found_with_its_time_and_grows(index
     assert (keys(index, "gnu"), index.mark("sessions.lines/019a/main")) == ([], None)
 
 
+def test_half_a_character_of_a_saved_session_stops_no_search(index: Index) -> None:
+    halves = Said((("an emoji was cut \ud83d here", "2026-11-22T12:00:00Z"), ("whole \ud83d\ude00", "")), None)
+    session = entry("sessions.lines/019b/main", halves, kind="log")
+    assert update(index, "c1.1", "c1.2", [session])
+    assert keys(index, "emoji cut") == ["sessions.lines/019b/main"]
+    assert [passage for passage, _ in passages(session)] == ["an emoji was cut \ufffd here", "whole \U0001f600"]
+
+
 def test_one_long_session_leaves_room_for_others(index: Index) -> None:
     said = [(f"zebra zebra {n}", "") for n in range(300)]
     assert update(index, "c1.1", "c1.2", [lines(*said, mark=300), entry("notes/zoo", "words " * 50 + "a zebra")])
