@@ -17,11 +17,13 @@ HELD_UNHEARD_OF = 1228
 """Somebody asks while the news is under way that another one held the key, with a later fence, and gave it back."""
 RESTORED_AND_RESTARTED = 34513
 """A voter is restored from a copy, begins to wait until all that it may have promised is over, and is started anew."""
+FORGOTTEN_FENCE = 158
+"""Somebody has its fence and is frozen, while its daemon is started anew, before it writes that it holds the key."""
 HELD_AND_FROZEN = 347
 """Somebody is frozen that holds a key by its ask alone, on a host that was cut off; another one has asked meanwhile."""
 
 
-@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF, HELD_AND_FROZEN])
+@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"

@@ -39,6 +39,13 @@ class Written(str):
         return self._reply.get("version")
 
     @property
+    def hybrid_time(self) -> int:
+        """When it was written, as a hybrid time; see :attr:`clock`."""
+        from crdtsync.wire.tokens import decode_version
+
+        return 0 if self.version is None else decode_version(self.version).hlc
+
+    @property
     def clock(self) -> int:
         """For a ``set`` with ``bind``: the hybrid time of the space, a whole number; what anybody writes after having
         seen this has a higher one.

@@ -250,8 +250,9 @@ class AsyncLease:
         until_s = time.monotonic() + ANSWER_S
         while True:
             try:
-                await self._write(HELD, if_version=self._version)
-                return
+                held = await self._write(HELD, if_version=self._version)
+                if held.hybrid_time > self.fence:  # else its daemon was started anew, and forgot the fence
+                    return
             except VersionMismatch as mismatch:
                 others = [claim for claim in claims_in(mismatch.current) if claim.id != self._id]
                 if self._is_behind(claims_in(mismatch.current)) or time.monotonic() > until_s:
