@@ -32,7 +32,7 @@ from crdtsync.coordination import Job, Task
 from crdtsync.errors import CrdtSyncError, VersionMismatch
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.workers import beside
-from tests.nemesis.faults import FAULTS, NEEDS, Nemesis
+from tests.nemesis.faults import FAULTS, Nemesis
 from tests.nemesis.history import History
 from tests.nemesis.hosts import Hosts
 
@@ -123,6 +123,8 @@ class Record:
     faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     finals: dict[str, list[Task]] = field(default_factory=dict)
     seconds: float = 0.0
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Faults that cannot be made here, each with the program that is missing."""
 
     def lines(self) -> list[str]:
         """The figures."""
@@ -134,6 +136,7 @@ class Record:
         return [
             f"{what}, {beside_others}, {unconfirmed} attempts that not every host had confirmed",
             ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+            *(f"LEFT OUT: {name}, for {needs} is not installed" for name, needs in sorted(self.left_out.items())),
         ]
 
 
@@ -342,8 +345,9 @@ def _inflict(
     hosts: Hosts, workers: Workers, plan: Plan, rng: random.Random, record: Record, say: Callable[[str], None]
 ) -> None:
     nemesis = Nemesis(hosts, History(), rng)
-    can = [name for name in TROUBLES if NEEDS.get(name) is None or getattr(hosts, NEEDS[name]) is not None]
-    can += ["worker", "clock"] if hosts.faketime is not None else ["worker"]
+    every = (*TROUBLES, "worker", "clock")
+    record.left_out = {name: needs for name, needs in nemesis.left_out().items() if name in every}
+    can = [name for name in every if name not in record.left_out]
     deck: list[str] = []
     waiting, until_s = threading.Event(), monotonic() + plan.seconds
     while monotonic() < until_s:

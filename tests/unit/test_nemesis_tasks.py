@@ -64,3 +64,7 @@ def test_what_a_worker_said_is_read_up_to_the_line_in_which_it_was_killed() -> N
         '{"begun": "tasks/2", "fence": 9, "confirmed": true, "at_s": 21.0}\n{"done": "tas'
     )
     assert runs_in(said, "a0", "a") == [FIRST, Run("tasks/2", "a0", "a", 9, True, 21.0, None, False)]
+
+
+def test_what_cannot_be_inflicted_here_is_told():
+    assert Record(left_out={"clock": "faketime"}).lines()[-1] == "LEFT OUT: clock, for faketime is not installed"
