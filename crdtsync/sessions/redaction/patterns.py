@@ -46,6 +46,9 @@ FORMS = (
     _form("private-key", "PRIVATE KEY",
           rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
           rb"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|(?=[\"'\n]|\Z))"),
+    _form("private-key", "LS0tLS1CRUdJTi",  # the same in base64
+          rb"LS0tLS1CRUdJTi(?:BSU0EgUFJJVkFURS|BQUklWQVRF|BFQyBQUklWQVRF|BPUEVOU1NIIFBSSVZBVE|BFTkNSWVBURUQgUFJJVkFUR)"
+          rb"[A-Za-z0-9+/=]*"),
     _form("age-key", "AGE-SECRET-KEY-", rb"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     _form("anthropic-key", "sk-ant-", rb"sk-ant-[A-Za-z0-9_-]{20,}"),
     _form("openrouter-key", "sk-or-", rb"sk-or-v1-[0-9a-f]{32,}"),
@@ -103,12 +106,20 @@ FORMS = (
     _form("crdtsync-invite", "crdtsync1.", rb"crdtsync1\.([A-Za-z0-9_-]{40,})"),
     _form("authorization", "earer", rb"[Bb]earer(?:\s|\+|%20)+([A-Za-z0-9._~+/-]{16,}=*)"),
     _form("authorization", "asic", rb"[Aa]uthorization\\*[\"']?\s*[:=]\s*\\*[\"']?[Bb]asic\s+([A-Za-z0-9+/]{8,}=*)"),
-    _form("url-password", "://", rb"://[^\s/:@\"'\\]{1,80}:([^\s/@\"'\\$<>{}\[\]]{3,200})@[A-Za-z0-9.\[-]"),
+    _form("url-password", "://", rb"://[^\s/:@\"'\\]{0,80}:([^\s/@\"'\\$<>{}\[\]]{3,200})@[A-Za-z0-9.\[-]"),
+    _form("command-password", "curl",
+          rb"curl(?=\s)[^\n|;]{0,300}?\s(?:-u|--user)[ =]+\\*[\"']?[\w.@-]{1,80}:([^\s\"'\\$]{6,200})"),
+    _form("command-password", "sshpass", rb"sshpass\s+-p\s*\\*[\"']?([^\s\"'\\$]{4,200})"),
+    _form("command-password", "mysql", rb"mysql\w{0,9}\s[^\n|;\"]{0,200}?\s-p([^\s\"'\\$]{6,200})"),
+    _form("sql-password", "DENTIFIED BY", rb"DENTIFIED BY\s+\\*[\"']([^\s\"'\\]{6,200})"),
+    _form("cookie", "ookie",
+          rb"ookie\\*[\"']?:[^\n]{0,200}?(?:sess|sid|auth|remember)[\w.-]{0,20}=([A-Za-z0-9%._~+/-]{16,}=*)"),
+    _form("password-hash", "$", rb"\$(?:[156y]|2[aby]|argon2id?)\$[A-Za-z0-9./$=,+-]{20,}"),
+    _form("mailchimp-key", "-us", rb"[0-9a-f]{32}-us\d{1,2}" + _END),
 )  # fmt: skip
 
 STEMS: dict[bytes, re.Pattern[bytes] | None] = {
-    b"passw": None,
-    b"passphrase": None,
+    b"pass": None,
     b"pwd": None,
     b"secret": None,
     b"credential": None,
@@ -118,10 +129,12 @@ STEMS: dict[bytes, re.Pattern[bytes] | None] = {
 }
 """Telling words, in small letters, each with what must stand before it."""
 VALUE = re.compile(
-    rb"(?:passw(?:ords?|d|ort)|passphrase|pwd|secrets?|credentials?|token|key|auth)"
+    rb"(?:pass(?:words?|wd|wort|phrase)?|pwd|secrets?|credentials?|token|key|auth)"
     rb"(?:[_-]?(?:id|value|key|token|base64|b64|prod|production|staging|dev|test|old|new|\d{1,4}))?"
-    rb"(?:\\*[\"'])?(?:\s{0,4}(?:=>|:=|=|:)\s{0,4}|\s+(?:is|was)\s+|\s+(?=\S*\d))(?:\\*[\"'])?"
-    rb"(?P<value>[^\s\"'\\,;<>(){}\[\]$|`]{8,512})",
+    rb"(?:\\*[\"'])?(?:\s{0,4}(?:=>|:=|=|:)\s{0,4}|>|\s+(?:is|was)\s+|\s+(?=\S*\d))"
+    rb"(?:\{(?:\\+n|\s){0,9}\\*[\"']value\\*[\"']:\s?)?"
+    rb"(?:\\*[\"'](?P<quoted>[^\s\"'\\]{8,512})(?=\\*[\"'])"
+    rb"|(?:\\*[\"'])?(?P<value>[^\s\"'\\,;<>(){}\[\]$|`]{8,512}))",
     re.IGNORECASE,
 )
 """A telling word, a sign that its value follows, and the value, which must look like chance besides."""

@@ -18,7 +18,7 @@ _MARK = re.compile(rb"\[redacted:([a-z0-9-]{1,40}):(\d{1,9})\]")
 _KEY_ENDS = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _OF_KEY = re.compile(rb"[A-Za-z0-9+/=:, -]*\r?\n?")
 _ORDINARY = re.compile(
-    rb"https?:|[./~]|[A-Za-z]:\\|\d{4}-\d\d-\d\d|c1\.|v1\.|[A-Za-z]+$|[a-z]+(?:[_.-][a-z]+)+\d?$|\d+(?:\.\d+)*[a-z]{0,2}$"
+    rb"https?:|[./~${<%]|[A-Za-z]:\\|\d{4}-\d\d-\d\d|c1\.|v1\.|[A-Za-z]+$|[a-z]+(?:[_.-][a-z]+)+\d?$|\d+(?:\.\d+)*[a-z]{0,2}$"
     rb"|(?:sha\d+-|none|null|true|false|undefined|process\.env|os\.environ|self\.|x{4}|\*{4}|\.{3})",
     re.IGNORECASE,
 )
@@ -98,8 +98,8 @@ class Redactor:
             while at >= 0:
                 if before is None or before.search(small, max(0, at - 12), at):
                     match = VALUE.match(line, at)
-                    if match is not None and _begins_word(line, at) and _looks_random(match["value"]):
-                        found[match.start("value")] = match["value"]
+                    if match is not None and _begins_word(line, at) and _looks_random(match[match.lastgroup or 0]):
+                        found[match.start(match.lastgroup or 0)] = match[match.lastgroup or 0]
                 at = small.find(stem, at + 1)
         parts, end = [], 0
         for start in sorted(found):
@@ -148,7 +148,7 @@ def _begins_word(line: bytes, at: int) -> bool:
         not before.isalnum()
         or line[at - 2 : at] in (b"\\n", b"\\r", b"\\t")
         or ((before.islower() or before.isdigit()) and line[at : at + 1].isupper())
-        or line[at : at + 3].lower() == b"key"
+        or line[at : at + 4].lower().startswith((b"key", b"pass"))
     )
 
 

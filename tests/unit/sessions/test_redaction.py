@@ -62,6 +62,17 @@ KINDS: dict[str, Callable[[random.Random], str]] = {
     "pem": lambda r: f"-----BEGIN RSA PRIVATE KEY-----\n{chars(r, 64)}\n{chars(r, 64)}\n-----END RSA PRIVATE KEY-----",
     "password": lambda r: f"DB_PASSWORD={chars(r, 14)}{r.randrange(10)}",
     "yaml": lambda r: f'apiKey: "{chars(r, 24)}{r.randrange(10)}x"',
+    "redis": lambda r: f"redis://:{chars(r, 20)}@cache:6379/0",
+    "postgres": lambda r: f"export PGPASSWORD='{chars(r, 17)}{r.randrange(10)}'",
+    "kubeconfig": lambda r: f"client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBL{chars(r, 200)}",
+    "quoted": lambda r: f'PASSWORD="p$9!{chars(r, 12)}&u"',
+    "xml": lambda r: f"<password>{chars(r, 15)}{r.randrange(10)}</password>",
+    "state": lambda r: '"db_password": {\n  "value": "' + chars(r, 15) + '7"\n}',
+    "curl": lambda r: f"curl -s -u admin:{chars(r, 14)} https://api.internal/v1",
+    "mysql": lambda r: f"mysql -uroot -p{chars(r, 16)} app",
+    "cookie": lambda r: f"Set-Cookie: sessionid={chars(r, 32)}; Path=/",
+    "shadow": lambda r: f"root:$6${chars(r, 16)}${chars(r, 86)}:19000:0:99999:7:::",
+    "mailchimp": lambda r: f"{chars(r, 32, HEX)}-us12",
     "crdtsync": lambda r: f"ak1.{chars(r, 43)}.critic",
     "flag": lambda r: f"deploy --token {chars(r, 20)}{r.randrange(10)}x",
 }
@@ -80,6 +91,7 @@ CLEAN = [
     '{"text":"commit 0f4cc37625f1409ea345 by author ann12345 <ann@example.com>"}',
     '{"cwd":"/home/ann/api","version":"2.1.330","sessionId":"f6c34a6a-808b-4ff8-9113-b708d2180d69"}',
     '{"text":"see https://example.com/a/b?c=d#e and key: value, tokenizer: cl100k_base, author: x"}',
+    '{"text":"password=\\"${DB_PASSWORD}\\" pass: 12 tests; if token > 12345678: docker run -u 1000:1000 x86_64"}',
     '{"text":"risk-assessment, task-0001, key-value store, disk-usage-of-the-whole-machine-in-the-morning"}',
 ]
 
