@@ -19,6 +19,7 @@ from crdtsync.sessions.conversation.record import (
     Call,
     Compaction,
     Conversation,
+    Item,
     Result,
     Text,
     Thinking,
@@ -190,6 +191,15 @@ def told_as_text(found: Conversation, part: Fields, time: str) -> None:
     found.lose(kind or "item without a type", TOLD_AS_TEXT)
     shown = {name: value for name, value in part.items() if name != "encrypted_content"}
     found.items.append(Text(ASSISTANT, f"[{kind}] {json.dumps(shown, ensure_ascii=False)}", time))
+
+
+def compacted(found: Conversation, items: list[Item]) -> None:
+    """Put ``items``, some of which were there, in the place of all that was before a compaction."""
+    for loss in [one for one in found.lost if one[1] == TOLD_AS_TEXT]:
+        del found.lost[loss]
+    kept = set(map(id, items))
+    found.lose("item before a compaction", NO_LONGER_SEEN, sum(id(item) not in kept for item in found.items))
+    found.items = items
 
 
 _SHELLS = {"Bash", "exec_command", "run_shell_command", "bash", "shell", "shell_command", "local_shell"}

@@ -259,6 +259,9 @@ def _content(found: Conversation, blocks: list[Fields]) -> tuple[str, tuple[Imag
             told.append(block.text("text"))
         elif block.get("type") == "image":
             images.append(Image(source.text("media_type") or "image/png", source.text("data"), source.text("url")))
+        elif source.text("data"):
+            found.lose(f"{block.get('type')}", "the saved session holds it; a text says that it was there")
+            told.append(f"[{block.get('type')}, {source.text('media_type')}: not carried]")
         else:
             found.lose(f"{block.get('type')}", TOLD_AS_TEXT)
             told.append(json.dumps(block, ensure_ascii=False))

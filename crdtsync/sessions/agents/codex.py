@@ -17,13 +17,13 @@ from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.sessions.agents.agent import (
     CODEX,
-    NO_LONGER_SEEN,
     NOTE,
     OF_ITS_OWN,
     SEALED,
     Agent,
     Description,
     Head,
+    compacted,
     told_as_text,
 )
 from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
@@ -174,14 +174,16 @@ def _ordinal(record: Fields, at: int) -> int:
 
 
 def _compact(found: Conversation, payload: Fields, time: str) -> None:
-    """What was before is replaced, for the model; not if the summary is sealed: another model needs what was before."""
+    """What was before is replaced, for the model: by a history, or by a summary after what a person said. A sealed one
+    tells another model nothing, which then needs what was before.
+    """
     summary, history = payload.text("message"), payload.each("replacement_history")
     if not summary and any(item.get("type") == "compaction" for item in history):
         found.lose("summary of a compaction", f"{SEALED}, so all that was before it is carried")
         return
-    found.lose("item before a compaction", NO_LONGER_SEEN, len(found.items))
     is_in_it = any(summary and summary in item.said("content") for item in history)
-    found.items = [Compaction("" if is_in_it else summary, time)]
+    asked = [] if history else [one for one in found.items if isinstance(one, Text) and one.role == USER]
+    compacted(found, [*asked, Compaction("" if is_in_it else summary, time)])
     for item in history:
         _add(found, item, time)
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.sessions.agents.agent import (
-    NO_LONGER_SEEN,
     NOTE,
     OPENCODE,
     Agent,
     Description,
     Head,
+    compacted,
     told_as_text,
 )
 from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
@@ -122,8 +122,7 @@ class OpenCode(Agent):
             role = USER if info.get("role") == "user" else ASSISTANT
             time = _moment(info.sub("time").get("created"))
             if info.get("summary") is True and role == ASSISTANT:  # what is left of all that was before
-                found.lose("item before a compaction", NO_LONGER_SEEN, len(found.items))
-                found.items = [Compaction(texts(parts), time)]
+                compacted(found, [Compaction(texts(parts), time)])
                 continue
             if role == USER and not _is_said(message):
                 found.lose("note of an earlier hand-over", "a new one takes its place")

@@ -188,6 +188,10 @@ def test_codex_after_a_compaction_and_in_a_fork():
     found = CODEX.read(jsonl(item("gone", 0), compacted, item("new", 2)))
     assert said(found) == ["kept", "new"]
     assert found.lost.total() == 1
+    search = {"type": "response_item", "payload": {"type": "web_search_call"}}
+    found = CODEX.read(jsonl(item("asked", 0), search, {"type": "compacted", "payload": {"message": "sum"}}))
+    assert [getattr(one, "text", "") or getattr(one, "summary", "") for one in found.items] == ["asked", "sum"]
+    assert found.losses() == ["1 × item before a compaction: the agent no longer saw it either"]
     history.append({"type": "compaction", "encrypted_content": "gAAAA"})
     sealed = {"type": "compacted", "payload": {"message": "", "replacement_history": history}}
     snapshot = {"type": "response_item", "payload": {"type": "ghost_snapshot", "ghost_commit": {}}}
