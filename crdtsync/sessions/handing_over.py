@@ -108,7 +108,8 @@ def hand_over(
     )
     found = choose.kept(found, excluded, at)
     if not found.items:
-        raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over")
+        left = f" but excluded turns ({choose.named(excluded)}): crdtsync session include" if excluded else ""
+        raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over{left}")
     for folder, names in groupby(sorted({*saved.files} - {MAIN}), os.path.dirname):
         first, *more = names
         original = f"crdtsync session show {saved.id} --file {shlex.quote(first)}"
@@ -193,5 +194,5 @@ def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str) -> s
         parts.append("Marks such as [redacted:github-token:1] stand for secrets that were taken out.")
     if conversation.lost:
         parts += ["Not carried over:", *(f"- {line}" for line in conversation.losses())]
-    parts.append(f"`crdtsync session show {saved.id}` shows the whole session.]")
+    parts.append(f"`crdtsync session show {saved.id}` shows its turns, with --file main all lines of its file.]")
     return "\n".join(parts)

@@ -88,7 +88,7 @@ def _with_compact_results(
     if level < _COMPACT_RESULT_TOKENS_MIN:
         message = (
             f"the newest turn alone takes {cost:,} tokens, and {max(0, budget_tokens):,} are left for it: "
-            f"allow for more, or exclude thinking"
+            f"allow for more, or leave thinking out"
         )
         raise InvalidRequest(message)
     long = [item for item in turn if isinstance(item, Result) and counter.count(item.text) > level]

@@ -57,7 +57,8 @@ class PathMap:
 
     def _replaced(self, found: re.Match[bytes]) -> bytes:
         new = self._new[found[1]] + found[2]
-        self.rewritten[found[0].decode("utf-8", "replace"), new.decode("utf-8", "replace")] += 1
+        old, told = (path.decode("utf-8", "replace").rstrip(".") for path in (found[0], new))
+        self.rewritten[old, told] += 1
         return new
 
 

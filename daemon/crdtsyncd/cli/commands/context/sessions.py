@@ -570,7 +570,7 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
 
 def _print_command(cwd: str | None, command: str) -> None:
     if cwd is not None and not Path(cwd).is_dir():
-        output.warning(f"{cwd} is not there: get your project first, or say --in DIR")
+        output.warning(f"{cwd} is not there: get your project there first, or name another directory with --in")
     output.line(command)
 
 
