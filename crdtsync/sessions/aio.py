@@ -170,7 +170,7 @@ class AsyncSessions:
         ]
         files = {name: tree.file() for name, tree in trees.items()}
         loaded = await to_thread(local.load, saved, files, *options)
-        loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
+        loaded.other_ends = len(await to_thread(local.ways, trees[MAIN], BRANCHES_MAX)) - 1 if MAIN in trees else 0
         loaded.needed = needed
         return loaded
 
@@ -188,7 +188,7 @@ class AsyncSessions:
         """
         saved = await self.get(session)
         tree, parents = await self._tree(saved.id, MAIN), await self._parents(saved)
-        ways = [list(lines_of(tree.file(end))) for end in tree.ends[: -BRANCHES_MAX - 1 : -1] or [START]]
+        ways = await to_thread(local.ways, tree, BRANCHES_MAX)
         return [await to_thread(handing_over.conversation, saved, lines, parents) for lines in ways]
 
     async def handover(self, session: str, *, to: str, **options: Unpack[GoingOn]) -> HandedOver:
@@ -239,6 +239,8 @@ class AsyncSessions:
         """
         saved = await self.get(session)
         count = len((await self.conversation(saved.id)).turns()) - 1
+        if not 0 <= at <= count:
+            raise InvalidRequest(f"the session has the turns 1 to {count:,}, not {at}")
         return await self.exclude(saved.id, f"{at + 1}-{count}") if at < count else await self.excluded(saved.id)
 
     async def include(self, session: str, turns: str) -> list[int]:

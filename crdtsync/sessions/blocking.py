@@ -170,7 +170,7 @@ class Sessions:
         needed = [local.load(one, self.files(one), *options) for one in self._needed(saved)]
         files = {name: tree.file() for name, tree in trees.items()}
         loaded = local.load(saved, files, *options)
-        loaded.other_ends = max((len(tree.ends) - 1 for tree in trees.values()), default=0)
+        loaded.other_ends = len(local.ways(trees[MAIN], BRANCHES_MAX)) - 1 if MAIN in trees else 0
         loaded.needed = needed
         return loaded
 
@@ -188,7 +188,7 @@ class Sessions:
         """
         saved = self.get(session)
         tree, parents = self._tree(saved.id, MAIN), self._parents(saved)
-        ways = [list(lines_of(tree.file(end))) for end in tree.ends[: -BRANCHES_MAX - 1 : -1] or [START]]
+        ways = local.ways(tree, BRANCHES_MAX)
         return [handing_over.conversation(saved, lines, parents) for lines in ways]
 
     def handover(self, session: str, *, to: str, **options: Unpack[GoingOn]) -> HandedOver:
@@ -239,6 +239,8 @@ class Sessions:
         """
         saved = self.get(session)
         count = len((self.conversation(saved.id)).turns()) - 1
+        if not 0 <= at <= count:
+            raise InvalidRequest(f"the session has the turns 1 to {count:,}, not {at}")
         return self.exclude(saved.id, f"{at + 1}-{count}") if at < count else self.excluded(saved.id)
 
     def include(self, session: str, turns: str) -> list[int]:

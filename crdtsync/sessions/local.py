@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socket
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.sessions.agents.agent import Agent, Description, titled
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
 from crdtsync.sessions.moving import files
@@ -26,10 +27,11 @@ from crdtsync.sessions.notes import Note
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile, is_absolute
-from crdtsync.sessions.saved.pieces import START, Piece, chain, lines_of, recent
+from crdtsync.sessions.saved.pieces import START, Piece, Tree, chain, lines_of, recent
 
 _COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
+_WITH_PATH = re.compile(rb'"(?:[^"\\/]|\\.)*+/(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,26 @@ def load(
         {str(one.path): one.state for one in moves.values()}, dict(mapped.rewritten), saved.redacted or {},
         commit_of(real),
     )  # fmt: skip
+
+
+def ways(tree: Tree, most: int) -> list[list[bytes]]:
+    """The lines of each way in which a file went on, the newest first. One that another one begins with is none of its
+    own; paths in it may be others, since it went on in another home.
+    """
+    found: list[list[bytes]] = []
+    for end in tree.ends[: -most - 1 : -1] or [START]:
+        with suppress(InvalidEncoding) if found else nullcontext():
+            lines = list(lines_of(tree.file(end)))
+            if not any(_begins(other, lines) for other in found):
+                found.append(lines)
+    return found
+
+
+def _begins(whole: list[bytes], lines: list[bytes]) -> bool:
+    return len(lines) <= len(whole) and all(
+        one == other or _WITH_PATH.sub(b"", one) == _WITH_PATH.sub(b"", other)
+        for one, other in zip(whole, lines, strict=False)
+    )
 
 
 def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str, str]) -> tuple[PathMap, str]:

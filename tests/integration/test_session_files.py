@@ -356,9 +356,19 @@ def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_th
     pair[0].client("ann").wait(pair[1].client("bob").now())
 
     ann.enter()
-    assert on_a.load(CLAUDE_ID).files[str(ann.claude)] == "grown"
+    loaded = on_a.load(CLAUDE_ID)
+    assert (loaded.files[str(ann.claude)], loaded.other_ends) == ("grown", 0)
     assert ann.claude.read_bytes().startswith(original)
     assert json.loads(ann.claude.read_bytes().splitlines()[-1])["cwd"] == str(ann.work)
+
+    bob.enter()
+    for what in ("one way", "another way"):
+        lines = [json.loads(one) for one in bob.claude.read_bytes().splitlines()[:-1] if one.startswith(b"{")]
+        new = line(type="user", uuid=what, parentUuid="u3", cwd=str(bob.work), message={"content": what})
+        bob.claude.write_bytes(b"".join(line(**one) for one in lines[:3]) + new + new)
+        on_b.save(CLAUDE_ID)
+    ways = on_b.branches(CLAUDE_ID)
+    assert [getattr(one.items[-1], "text", "") for one in ways] == ["another way", "one way", "go on"]
 
 
 def test_nothing_else_is_overwritten(daemon: Daemon, ann: Home):
