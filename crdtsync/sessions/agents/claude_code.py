@@ -27,7 +27,7 @@ from crdtsync.sessions.agents.agent import (
     titled,
     told_as_text,
 )
-from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
+from crdtsync.sessions.agents.fields import UNREAD, Fields, json_bytes, records, texts
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     CONTEXT,
@@ -98,6 +98,8 @@ class ClaudeCode(Agent):
         leaf = ""
         for record in records(lines):
             kind, uuid = record.get("type"), record.text("uuid")
+            if record.get("unread"):
+                found.lose(*UNREAD)
             if record.get("isSidechain"):
                 found.lose("message of a sub-agent", "its result is in the call that started it")
             elif uuid:

@@ -26,7 +26,7 @@ from crdtsync.sessions.agents.agent import (
     compacted,
     told_as_text,
 )
-from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
+from crdtsync.sessions.agents.fields import UNREAD, Fields, json_bytes, records, texts
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     CONTEXT,
@@ -103,6 +103,8 @@ class Codex(Agent):
                 _compact(found, payload, time)
             elif record.get("type") == "response_item":
                 _add(found, payload, time)
+            elif record.get("unread"):
+                found.lose(*UNREAD)
         return found
 
     def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -39,6 +40,8 @@ class Fields(dict[str, Any]):
         return sum(count for count in map(self.get, names) if isinstance(count, int))
 
 
+_CHAINED = re.compile(rb'"(uuid|parentUuid)": ?"([\w-]{1,100})"')
+UNREAD = "line that cannot be read", "it is no JSON, or nested too deep"
 _DECODER = json.JSONDecoder(object_hook=Fields)
 
 
@@ -48,12 +51,17 @@ def texts(parts: Iterable[Fields]) -> str:
 
 
 def records(lines: Iterable[bytes]) -> Iterator[Fields]:
-    """The objects in JSON lines; a line that is torn, or no object, is passed over, as the agents do."""
+    """The objects in JSON lines. Bytes that are no UTF-8 become U+FFFD, as in the agents. Of a line that cannot be read
+    otherwise there is its place in the chain, if it says one, and the field ``unread``.
+    """
     for line in lines:
         try:
-            found = _DECODER.decode(line.decode("utf-8", "surrogatepass"))
+            found = _DECODER.decode(line.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            continue
+            if not line.strip():
+                continue
+            found = Fields(unread=True)
+            found |= {name.decode(): value.decode("utf-8", "replace") for name, value in _CHAINED.findall(line)}
         if isinstance(found, Fields):
             yield found
 

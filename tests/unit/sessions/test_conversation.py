@@ -129,6 +129,15 @@ def test_claude_code_follows_the_chain_through_records_that_nobody_said():
     assert not found.lost
 
 
+def test_claude_code_follows_the_chain_through_lines_that_are_no_json_or_no_text():
+    records = claude(("user", "start"), ("user", "of X"), ("user", "deep"), ("user", "on"))
+    one, two, three, four = jsonl(*records)
+    three = three.replace(b'"deep"', b"[" * 5000 + b"]" * 5000)
+    found = CLAUDE.read([one, two.replace(b"of X", b"of \xff"), b"garbage\n", b"\n", three, four])
+    assert said(found) == ["start", "of \ufffd", "on"]
+    assert found.losses() == ["2 × line that cannot be read: it is no JSON, or nested too deep"]
+
+
 def test_claude_code_carries_all_calls_that_were_made_at_once():
     def called(uuid: str, parent: str) -> dict[str, Any]:
         block = {"type": "tool_use", "id": f"call-{uuid}", "name": "Bash", "input": {}}
