@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Card
 
 PRESENCE = "presence/"
-RENEW_S = 5.0
+RENEW_S = 10.0
 """So soon a card is shown again after its connection, or its daemon, was gone for a moment."""
 STATUS_CHARS_MAX = 300
 
