@@ -250,6 +250,11 @@ def test_the_command_line_puts_shows_and_counts(daemon: Daemon, tmp_path: Path):
     assert shown.startswith("**plan/goal** (")
     assert run("view", "--budget", "100").out == run("view", "show", "--budget", "100").out == shown
     assert run("view", "ls").status == 2
+    assert ((small := run("view", "plan/", "--budget", "1")).out, small.status) == ("", 0)
+    assert "give a larger --budget" in small.err
+    assert "no key begins so" in run("view", "nothing/").err
+    token = json.loads(run("view", "plan/", "--json").out)["token"]
+    assert "nothing new" in run("view", "plan/", "--since", token).err
     run("view", "define", "planner", "--prefix", "plan/", "--budget", "100")
     assert run("view", "list").out == "planner\n"
     assert run("view", "use", "planner").out == shown
@@ -506,6 +511,9 @@ def test_a_view_shows_a_summary_of_what_is_old_until_that_changes(pair: Cluster)
     assert "it was replaced" in shown.text
     assert Views(bob).summarize("planner")
     assert "out of date" not in Views(bob).named("planner").text
+    Views(bob).define("few", "findings/", summarize_after=0, budget_tokens=120)
+    assert Views(bob).summarize("few")
+    assert bob.get("views.summaries/few")["text"].endswith("[shortened; in full: read the keys under findings/]")
     Views(bob).define("critic", "findings/")
     with pytest.raises(InvalidRequest, match="summarize_after"):
         Views(bob).summarize("critic")

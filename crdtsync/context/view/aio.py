@@ -296,5 +296,8 @@ def _told(items: list[Item], definition: Definition, token: str, gone: tuple[str
 
 
 def _by_rule(definition: Definition, text: str) -> str:
-    budget = max(1, definition.budget_tokens // 4)
-    return compress(text, kind="prose", budget=budget, query=definition.query, model=definition.model).text
+    budget, prefixes = max(1, definition.budget_tokens // 4), ", ".join(filter(None, definition.prefixes))
+    source = f"read the keys under {prefixes}" if prefixes else "read the keys"
+    return compress(
+        text, kind="prose", budget=budget, query=definition.query, model=definition.model, source=source
+    ).text

@@ -105,7 +105,7 @@ def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> Non
     from crdtsync.context import Views
 
     with connect(settings) as client:
-        _print(settings, Views(client).view(prefixes or ("",), **wanted))
+        _print(settings, Views(client).view(prefixes or ("",), **wanted), is_news=wanted["since"] is not None)
 
 
 @state_command("define")
@@ -149,7 +149,8 @@ def use(settings: Settings, /, name: str, **instead: Any) -> None:
 
     with connect(settings) as client:
         views = Views(client)
-        _print(settings, views.named(name, **{key: one for key, one in instead.items() if one is not None}))
+        given = {key: one for key, one in instead.items() if one is not None}
+        _print(settings, views.named(name, **given), is_news="since" in given)
         is_full = name in views.alarms()
     if is_full:
         output.warning(f"the sources of the view {name} outgrow it: crdtsync doctor says what to do")
@@ -208,9 +209,16 @@ def drop(settings: Settings, name: str) -> None:
     output.result(settings, name, {"name": name})
 
 
-def _print(settings: Settings, shown: View) -> None:
+def _print(settings: Settings, shown: View, *, is_news: bool) -> None:
     if not settings.json:
-        output.whole(f"{shown.text}\n".encode())
+        if shown.text:
+            output.whole(f"{shown.text}\n".encode())
+        elif shown.left_out:
+            output.warning(
+                f"nothing of {len(shown.left_out):,} entries fits into so few tokens: give a larger --budget"
+            )
+        else:
+            output.warning("there is nothing new" if is_news else "no key begins so: crdtsync ls shows what there is")
         return
     fields = {"text": shown.text, "tokens": shown.tokens, "shown": list(shown.shown), "left_out": list(shown.left_out)}
     fields["gone"] = list(shown.gone)
