@@ -174,10 +174,13 @@ class AsyncSessions:
         loaded.needed = needed
         return loaded
 
-    async def conversation(self, session: str) -> Conversation:
-        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order."""
+    async def conversation(self, session: str, way: int = 1) -> Conversation:
+        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order.
+
+        If it went on in several ways, the 2nd ``way`` is the one that was saved before the last.
+        """
         saved = await self.get(session)
-        lines, parents = await self._main_lines(saved)
+        lines, parents = await self._main_lines(saved, way)
         return await to_thread(handing_over.conversation, saved, lines, parents)
 
     async def branches(self, session: str) -> list[Conversation]:
@@ -203,16 +206,18 @@ class AsyncSessions:
         if to == saved.agent:
             message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
             raise InvalidRequest(f"{message}, or branch it")
-        return await self._hand_over(saved, to, None, options)
+        return await self._hand_over(saved, to, None, 1, options)
 
-    async def branch(self, session: str, *, at: int | None = None, **options: Unpack[GoingOn]) -> HandedOver:
+    async def branch(
+        self, session: str, *, at: int | None = None, way: int = 1, **options: Unpack[GoingOn]
+    ) -> HandedOver:
         """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
 
-        Excluded turns are left out. The saved session and the agent's own files stay as they are. Everything else is
-        as of :meth:`handover`.
+        ``way`` is as of :meth:`conversation`. Excluded turns are left out. The saved session and the agent's own files
+        stay as they are. Everything else is as of :meth:`handover`.
         """
         saved = await self.get(session)
-        return await self._hand_over(saved, saved.agent, at, options)
+        return await self._hand_over(saved, saved.agent, at, way, options)
 
     async def excluded(self, session: str) -> list[int]:
         """The turns that are left out when the session is handed over, branched or told in short; sorted."""
@@ -269,8 +274,8 @@ class AsyncSessions:
         found = await self.conversation(saved.id)
         return await to_thread(handing_over.in_short, saved, found, left, budget_tokens, model, better)
 
-    async def _hand_over(self, saved: Saved, to: str, at: int | None, options: GoingOn) -> HandedOver:
-        lines, parents = await self._main_lines(saved)
+    async def _hand_over(self, saved: Saved, to: str, at: int | None, way: int, options: GoingOn) -> HandedOver:
+        lines, parents = await self._main_lines(saved, way)
         excluded, notes, merge = await self.excluded(saved.id), "", options.get("merge")
         if merge is not None:
             other = await self.get(merge)
@@ -278,10 +283,15 @@ class AsyncSessions:
             notes = f"[Notes of another session, {other.id} ({other.agent}, {other.user} on {other.host}):]\n{told}"
         return await to_thread(handing_over.hand_over, saved, lines, parents, to, at, excluded, notes, options)
 
-    async def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
+    async def _main_lines(self, saved: Saved, way: int) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
-        parents = await self._parents(saved)
-        return list(lines_of((await self._tree(saved.id, MAIN)).file())), parents
+        parents, tree = await self._parents(saved), await self._tree(saved.id, MAIN)
+        if way == 1:
+            return list(lines_of(tree.file())), parents
+        found = await to_thread(local.ways, tree, BRANCHES_MAX)
+        if not 1 <= way <= len(found):
+            raise InvalidRequest(f"the session went on in {len(found)} ways, so there is no way {way}")
+        return found[way - 1], parents
 
     async def _parents(self, saved: Saved) -> dict[str, list[bytes]]:
         return {one.id: list(lines_of((await self._tree(one.id, MAIN)).file())) for one in await self._needed(saved)}
@@ -338,11 +348,11 @@ class AsyncSessions:
 
     async def _prune(self, older_s: float | None, bytes_max: int | None, needed: Iterable[str]) -> list[Saved]:
         gone: list[Saved] = []
-        kept_bytes, kept = 0, set(needed)
+        kept_bytes, kept, is_over = 0, set(needed), False
         since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
         for saved in await self.ls():
             is_old = older_s is not None and saved.time is not None and saved.time < since
-            is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
+            is_over = is_over or (bytes_max is not None and kept_bytes + saved.bytes > bytes_max)
             if (is_old or is_over) and saved.id not in kept:
                 gone.append(saved)
             else:

@@ -174,10 +174,13 @@ class Sessions:
         loaded.needed = needed
         return loaded
 
-    def conversation(self, session: str) -> Conversation:
-        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order."""
+    def conversation(self, session: str, way: int = 1) -> Conversation:
+        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order.
+
+        If it went on in several ways, the 2nd ``way`` is the one that was saved before the last.
+        """
         saved = self.get(session)
-        lines, parents = self._main_lines(saved)
+        lines, parents = self._main_lines(saved, way)
         return handing_over.conversation(saved, lines, parents)
 
     def branches(self, session: str) -> list[Conversation]:
@@ -203,16 +206,16 @@ class Sessions:
         if to == saved.agent:
             message = f"session {saved.id} is one of {to} already: crdtsync session load {saved.id}"
             raise InvalidRequest(f"{message}, or branch it")
-        return self._hand_over(saved, to, None, options)
+        return self._hand_over(saved, to, None, 1, options)
 
-    def branch(self, session: str, *, at: int | None = None, **options: Unpack[GoingOn]) -> HandedOver:
+    def branch(self, session: str, *, at: int | None = None, way: int = 1, **options: Unpack[GoingOn]) -> HandedOver:
         """Make a new session of the same agent, with what was said up to the end of turn ``at``, or all of it.
 
-        Excluded turns are left out. The saved session and the agent's own files stay as they are. Everything else is
-        as of :meth:`handover`.
+        ``way`` is as of :meth:`conversation`. Excluded turns are left out. The saved session and the agent's own files
+        stay as they are. Everything else is as of :meth:`handover`.
         """
         saved = self.get(session)
-        return self._hand_over(saved, saved.agent, at, options)
+        return self._hand_over(saved, saved.agent, at, way, options)
 
     def excluded(self, session: str) -> list[int]:
         """The turns that are left out when the session is handed over, branched or told in short; sorted."""
@@ -269,8 +272,8 @@ class Sessions:
         found = self.conversation(saved.id)
         return handing_over.in_short(saved, found, left, budget_tokens, model, better)
 
-    def _hand_over(self, saved: Saved, to: str, at: int | None, options: GoingOn) -> HandedOver:
-        lines, parents = self._main_lines(saved)
+    def _hand_over(self, saved: Saved, to: str, at: int | None, way: int, options: GoingOn) -> HandedOver:
+        lines, parents = self._main_lines(saved, way)
         excluded, notes, merge = self.excluded(saved.id), "", options.get("merge")
         if merge is not None:
             other = self.get(merge)
@@ -278,10 +281,15 @@ class Sessions:
             notes = f"[Notes of another session, {other.id} ({other.agent}, {other.user} on {other.host}):]\n{told}"
         return handing_over.hand_over(saved, lines, parents, to, at, excluded, notes, options)
 
-    def _main_lines(self, saved: Saved) -> tuple[list[bytes], dict[str, list[bytes]]]:
+    def _main_lines(self, saved: Saved, way: int) -> tuple[list[bytes], dict[str, list[bytes]]]:
         """The lines of the main file, and those of the sessions that it goes on from, by their ids."""
-        parents = self._parents(saved)
-        return list(lines_of((self._tree(saved.id, MAIN)).file())), parents
+        parents, tree = self._parents(saved), self._tree(saved.id, MAIN)
+        if way == 1:
+            return list(lines_of(tree.file())), parents
+        found = local.ways(tree, BRANCHES_MAX)
+        if not 1 <= way <= len(found):
+            raise InvalidRequest(f"the session went on in {len(found)} ways, so there is no way {way}")
+        return found[way - 1], parents
 
     def _parents(self, saved: Saved) -> dict[str, list[bytes]]:
         return {one.id: list(lines_of((self._tree(one.id, MAIN)).file())) for one in self._needed(saved)}
@@ -336,11 +344,11 @@ class Sessions:
 
     def _prune(self, older_s: float | None, bytes_max: int | None, needed: Iterable[str]) -> list[Saved]:
         gone: list[Saved] = []
-        kept_bytes, kept = 0, set(needed)
+        kept_bytes, kept, is_over = 0, set(needed), False
         since = datetime.now(UTC) - timedelta(seconds=older_s or 0)
         for saved in self.ls():
             is_old = older_s is not None and saved.time is not None and saved.time < since
-            is_over = bytes_max is not None and kept_bytes + saved.bytes > bytes_max
+            is_over = is_over or (bytes_max is not None and kept_bytes + saved.bytes > bytes_max)
             if (is_old or is_over) and saved.id not in kept:
                 gone.append(saved)
             else:

@@ -369,6 +369,10 @@ def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_th
         on_b.save(CLAUDE_ID)
     ways = on_b.branches(CLAUDE_ID)
     assert [getattr(one.items[-1], "text", "") for one in ways] == ["another way", "one way", "go on"]
+    assert on_b.conversation(CLAUDE_ID, 2).items == ways[1].items
+    assert on_b.branch(CLAUDE_ID, way=3, dry_run=True).turns == 2
+    with pytest.raises(InvalidRequest, match="in 3 ways"):
+        on_b.branch(CLAUDE_ID, way=4)
 
 
 def test_nothing_else_is_overwritten(daemon: Daemon, ann: Home):
@@ -558,6 +562,13 @@ def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: 
     state.session(space="api").delete("sessions.limits")
     sessions.save(CODEX_ID)
     assert len(sessions.ls()) == 2
+    large = CODEX_ID.replace("2", "3")
+    ann.codex.with_name(f"rollout-2026-11-20T10-00-00-{large}.jsonl").write_bytes(b"x" * 100_000 + b"\n")
+    sessions.save(large)
+    with ann.codex.open("ab") as file:
+        file.write(b"y\n")
+    sessions.save(CODEX_ID)
+    assert [one.id for one in sessions.prune(bytes_max=50_000)] == [large, CLAUDE_ID]  # the oldest, not the largest
 
 
 def test_who_may_read_a_project_s_sessions_goes_on_with_them_and_changes_none(

@@ -24,6 +24,10 @@ HOOK_TIMEOUT_S = 10.0  # a user waits
 _HOOKED = ("claude-code", "codex")
 _AGENTS = (*_HOOKED, "gemini-cli", "opencode")
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
+_way = click.option(
+    "--way", metavar="N", type=click.IntRange(1), default=1,
+    help="Of a session that went on in several ways: 2 is the one saved before the last.",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -169,6 +173,7 @@ def handover(
 @state_command("branch")
 @_session_argument
 @click.option("--at", metavar="TURN", type=click.IntRange(1), help="Only what was said up to the end of this turn.")
+@_way
 @_going_on
 @pass_settings
 def branch(settings: Settings, /, session: str, **options: Any) -> None:
@@ -433,8 +438,9 @@ def receive(settings: Settings) -> None:
 @_session_argument
 @click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
 @click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
+@_way
 @pass_settings
-def show(settings: Settings, session: str, turns: str | None, file: str | None) -> None:
+def show(settings: Settings, session: str, turns: str | None, file: str | None, way: int) -> None:
     """Print what was said and done in a saved session, by turns; with --json what is known of it.
 
     \b
@@ -454,7 +460,7 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None) 
             for piece in sessions.files(saved)[file]:
                 output.write(piece.content)
             return
-        _print_texts(shown(sessions.conversation(saved.id), turns, sessions.excluded(saved.id)))
+        _print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
 
 
 @state_command("drop")
@@ -539,7 +545,7 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
     for name, reason in result.left_out.items():
         output.warning(f"{name} was not saved: it {reason}")
     if saved.redacted is None:
-        secrets = "; secrets were not looked for"
+        secrets = "; secrets were not looked for: session drop and a save without --no-redact take them out"
     elif saved.redacted:
         secrets = f"; replaced: {_counts(saved.redacted)}"
     else:
@@ -561,7 +567,8 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
     if loaded.redacted:
         output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
     if loaded.other_ends:
-        output.warning(f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last")
+        message = f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last, and "
+        output.warning(f"{message}crdtsync session branch {loaded.saved.id} --way 2 makes a session of the one before")
     if loaded.saved.commit not in ("", loaded.commit):
         here = f"at commit {loaded.commit[:12]}" if loaded.commit else "at no commit"
         output.warning(f"the session was at commit {loaded.saved.commit[:12]}, and {loaded.cwd} is {here}")
