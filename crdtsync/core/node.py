@@ -467,6 +467,8 @@ class Node:
         rewind = self.fork_healing.begin() if sync.forks.lost or self.fork_healing.is_busy else None
         if rewind is not None:
             return Ready(rewind, [], self.take_replies(), [], [])
+        if self._ledger.late:
+            self._take_late()
         agenda.begin()
         self._heed_waiting()
         if now_s >= agenda.soonest_s:
@@ -494,6 +496,19 @@ class Node:
             ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes)
         desk.replies, desk.closes = [], []
         return ready
+
+    def _take_late(self) -> None:
+        """Changes that were left over when many could be applied at once."""
+        self.agenda.all_now()
+        late, self._ledger.late = self._ledger.late, {}
+        for name, changes in late.items():
+            replica = self.replicas.get(name)
+            if replica is None:
+                continue
+            applied, kept = replica.take_in(changes, self.now_ms, asked=None)
+            self.received(applied)
+            if not kept:
+                self.sync.ask_again(name, self.now_s)
 
     def _heed_waiting(self) -> None:
         """Who waits may be waiting for just what has happened."""
@@ -687,7 +702,7 @@ class Node:
 
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        if self._applied or self.fork_healing.is_busy or self.desk.watches.has_more():
+        if self._applied or self.fork_healing.is_busy or self._ledger.late or self.desk.watches.has_more():
             return self.now_s
         next_s = self.agenda.next_s()
         if self.sync.forks.lost and self.fork_healing.due_s > self.now_s:
@@ -710,6 +725,7 @@ class Node:
         return bool(
             self._applied
             or self.fork_healing.is_busy
+            or self._ledger.late
             or desk.watches.has_more()
             or len(desk.long_reads)
             or desk.waits.is_settling

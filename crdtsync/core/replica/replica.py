@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 _REGISTER, _TEXT = int(Kind.REGISTER), int(Kind.TEXT)
 
+TAKEN_OPS_MAX = 500
+"""Operations of changes that have waited for one that comes, and that are applied in its turn."""
+TAKEN_BYTES_MAX = 256 * 1024
+"""Of such changes."""
 RECENT_HASHES_MAX = 4096
 TTL_LENGTHENED_MS_MIN = 1000
 """Hosts' clocks differ by less all the time."""
@@ -171,6 +175,7 @@ class Replica:
         self._recent, self._less_recent = {}, {}
         self.undurable.clear()
         self.gate.clear()
+        self._ledger.late.pop(self.name, None)
         self.arrivals = Arrivals()
         self.point = None
         self.writer, self.position = row.own_writer, row.position
@@ -319,13 +324,21 @@ class Replica:
         return self.take_in([change], now_ms, asked=change)
 
     def take_in(self, todo: list[Change | bytes], now_ms: int, asked: Change | None) -> tuple[list[Applied], bool]:
-        """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs."""
+        """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs. Of what is much
+        together the rest is left to the turns that follow.
+        """
         applied: list[Applied] = []
         kept = True
         self.unknown = None
+        ops = size_bytes = 0
         while todo:
+            if ops >= TAKEN_OPS_MAX or size_bytes >= TAKEN_BYTES_MAX:
+                self._ledger.late.setdefault(self.name, []).extend(todo)
+                break
             early = todo.pop()
             candidate = self.codec.decode(early) if isinstance(early, bytes) else early
+            ops += len(candidate.ops)
+            size_bytes += len(candidate.body)
             try:
                 done, was_kept = self._take(candidate, now_ms)
             except ForkDetected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import NOTHING, Batch
 from crdtsync.core.storage.long_values import LongValues
+from crdtsync.wire.change import Change
 
 
 class Ledger:
@@ -17,6 +18,8 @@ class Ledger:
         self.position = position
         self.row = row
         self.batch = Batch()
+        self.late: dict[str, list[Change | bytes]] = {}
+        """By space, changes that have waited and may be taken in, but not in the same turn as so many others."""
         self._long: list[tuple[LongValues, Entry]] = []
 
     def note_long(self, values: LongValues, entry: Entry) -> None:

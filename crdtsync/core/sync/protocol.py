@@ -624,13 +624,17 @@ class Sync:
         if parted is None or link.peer_node not in parted:
             return
         replica.gate.clear()  # what waits for the branch that has moved would wait for good
-        for other in self._linked():
-            if replica.name in other.spaces:
-                self._acks.want(other, replica.name, now_s)
+        self.ask_again(replica.name, now_s)
         parted.discard(link.peer_node)
         if not parted:
             del self._parted[replica.name]
             self.alarms.clear(FORK, replica.name)
+
+    def ask_again(self, space: str, now_s: float) -> None:
+        """Something of a space came and was dropped: whoever is connected sends what is lacking."""
+        for link in self._linked():
+            if space in link.spaces:
+                self._acks.want(link, space, now_s)
 
     def healed(self, space: str) -> None:
         """This node has moved its branch. What peers said before is about what it held then; the connections end."""
