@@ -23,6 +23,18 @@ def expect(wanted: Any, /, **given: object) -> None:
             raise InvalidRequest(message)
 
 
+def expect_some(**given: int) -> None:
+    """Refuse what is no whole number of 1 or more, by its name.
+
+    :raises InvalidRequest: something is not.
+    """
+    expect(int, **given)
+    for name, number in given.items():
+        if number < 1:
+            message = f"{name} is 1 or more, not {number}"
+            raise InvalidRequest(message)
+
+
 def expect_utf8(**given: str | None) -> None:
     """Refuse a text that has half a surrogate pair, which UTF-8 cannot hold, by its name.
 

@@ -93,6 +93,21 @@ def test_what_is_of_another_type_is_refused_by_its_name(daemon: Daemon, tmp_path
         call(**taken)
 
 
+def test_an_empty_name_and_no_entries_at_all_are_refused(daemon: Daemon) -> None:
+    client = daemon.client("ann")
+    SharedContext(client).put("kept", "by others")
+    for least in (0, -1):
+        with pytest.raises(InvalidRequest, match="max_entries is 1 or more"):
+            SharedContext(client, max_entries=least)
+        with pytest.raises(InvalidRequest, match="limit is 1 or more"):
+            Memory(client).search("x", user_id="ann", limit=least)
+    with pytest.raises(InvalidRequest, match="agent takes"):
+        SharedContext(client).put("a", "x", agent=5)  # type: ignore[arg-type]  # refused
+    with pytest.raises(InvalidRequest, match="user_id is empty"):
+        Memory(client).add("x", user_id="")
+    assert Memory(client).forget("nobody") == {"message": "This host knew nothing of the memory 'nobody'"}
+
+
 def test_a_view_has_no_field_of_another_name(daemon: Daemon) -> None:
     views = Views(daemon.client("ann"))
     with pytest.raises(InvalidRequest, match="a view has no budget: it takes prefixes, budget_tokens,"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from crdtsync.client import Client, Entry, Session
 from crdtsync.context import Search
-from crdtsync.context.given import expect, texts
+from crdtsync.context.given import expect, expect_some, texts
 from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
@@ -34,6 +34,7 @@ from crdtsync.context.memory.record import (
 from crdtsync.errors import InvalidRequest, VersionMismatch
 
 _SIMILAR = 5
+FORGOTTEN = "Memory forgotten"
 _LOOKED_AT_MAX = 1_000
 _SCORE_MIN = 0.0001  # of a word that most memories have
 
@@ -137,7 +138,7 @@ class Memory:
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
         scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
-        expect(int, limit=limit)
+        expect_some(limit=limit)
         expect(int | float | None, threshold=threshold)
         expect(Mapping | None, filters=filters)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
@@ -168,7 +169,7 @@ class Memory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
-        expect(int, limit=limit)
+        expect_some(limit=limit)
         expect(Mapping | None, filters=filters)
         found = self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
@@ -269,8 +270,9 @@ class Memory:
         if "*" in memory_id:
             message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
             raise InvalidRequest(message)
+        is_known = self.get(memory_id) is not None or bool(self.history(memory_id))
         self._client.purge(key)
-        return {"message": "Memory forgotten"}
+        return {"message": FORGOTTEN if is_known else f"This host knew nothing of the memory {memory_id!r}"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
         """Forget a memory.

@@ -31,6 +31,10 @@ class Scope:
     def __post_init__(self) -> None:
         expect(str, **self.fields)
         expect_utf8(**self.fields)
+        for name, value in self.fields.items():
+            if not value:
+                message = f"{name} is empty: say whose memory this is"
+                raise InvalidRequest(message)
 
     @property
     def fields(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from crdtsync.client import AsyncClient, AsyncSession, Entry
-from crdtsync.context.given import expect
+from crdtsync.context.given import expect, expect_some
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -47,7 +47,7 @@ class AsyncSharedContext:
         by: str = "rules",
     ) -> None:
         expect(AsyncSession | str | os.PathLike | None, client=client)
-        expect(int, max_entries=max_entries)
+        expect_some(max_entries=max_entries)
         expect(str, prefix=prefix)
         self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
         self._client = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
@@ -66,6 +66,7 @@ class AsyncSharedContext:
         its length is that of the daemon's ``blob_bytes_max``. ``kind`` is as of :func:`~crdtsync.context.compress`.
         """
         expect(str, key=key)
+        expect(str | None, agent=agent)
         value, packed = await to_thread(record, key, content, agent, kind, self.model, self._by)
         if packed is not None:  # the blob comes first: whoever sees the compact text finds all of it
             await self._client.put_blob(self._blob + key, packed, ttl=self.ttl)

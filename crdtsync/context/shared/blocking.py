@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from crdtsync.client import Client, Entry, Session
-from crdtsync.context.given import expect
+from crdtsync.context.given import expect, expect_some
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -46,7 +46,7 @@ class SharedContext:
         by: str = "rules",
     ) -> None:
         expect(Session | str | os.PathLike | None, client=client)
-        expect(int, max_entries=max_entries)
+        expect_some(max_entries=max_entries)
         expect(str, prefix=prefix)
         self._owned = None if isinstance(client, Session) else Client(client)
         self._client = client if isinstance(client, Session) else self._owned or Client()
@@ -65,6 +65,7 @@ class SharedContext:
         its length is that of the daemon's ``blob_bytes_max``. ``kind`` is as of :func:`~crdtsync.context.compress`.
         """
         expect(str, key=key)
+        expect(str | None, agent=agent)
         value, packed = record(key, content, agent, kind, self.model, self._by)
         if packed is not None:  # the blob comes first: whoever sees the compact text finds all of it
             self._client.put_blob(self._blob + key, packed, ttl=self.ttl)

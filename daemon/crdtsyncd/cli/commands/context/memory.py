@@ -157,14 +157,13 @@ def forget(settings: Settings, memory_id: str) -> None:
       crdtsync memory forget user/alice/5f1d
     """
     from crdtsync.context import Memory
+    from crdtsync.context.memory.blocking import FORGOTTEN
 
     with connect(settings) as client:
-        remembered = Memory(client)
-        is_known = remembered.get(memory_id) is not None or bool(remembered.history(memory_id))
-        remembered.forget(memory_id)
+        told = Memory(client).forget(memory_id)["message"]
     output.result(settings, memory_id, {"id": memory_id})
-    if not is_known:
-        output.warning(f"this host knew nothing of the memory {memory_id!r}: is the id right?")
+    if told != FORGOTTEN:
+        output.warning(f"{told[0].lower()}{told[1:]}: is the id right?")
 
 
 @state_command("history")
