@@ -21,6 +21,8 @@ from crdtsync.client import Entry
 from crdtsync.errors import ClaimHeld, InvalidRequest
 
 PREFIX = "claims/"
+KEY_BYTES_MAX = 1024 - len(PREFIX)
+"""Of what is claimed."""
 ASK, HELD = "ask", "held"
 FORGOTTEN_S = 24 * 3600.0
 """So long beyond ten times its ``ttl`` the record of a claim is kept that nobody renews and nobody else wants."""
@@ -55,10 +57,13 @@ class Claim:
         return self.is_held, self.fence or since_ms, [int(part) for part in self.dot.split(".")]
 
 
-def path_of(key: str) -> str:
-    """Where the claim on a key is kept; :class:`~crdtsync.errors.InvalidRequest` for no key."""
-    if not key:
-        raise InvalidRequest("a claim needs a key that says what is claimed, such as task/42; it is empty")
+def path_of(key: object) -> str:
+    """Where the claim on a key is kept; :class:`~crdtsync.errors.InvalidRequest` for what cannot be one."""
+    if not isinstance(key, str) or not key:
+        raise InvalidRequest(f"a claim needs a key that says what is claimed, such as task/42, not {key!r}")
+    size = len(key.encode("utf-8", "replace"))
+    if size > KEY_BYTES_MAX:
+        raise InvalidRequest(f"what is claimed has at most {KEY_BYTES_MAX:,} bytes, not {size:,}")
     return PREFIX + key
 
 

@@ -60,9 +60,14 @@ def test_two_asks_at_once_are_told_apart_alike_on_every_host():
     assert [claims_in(entry("claims/k", *asks, first=first))[0].id for first in (0, 1)] == ["b", "b"]
 
 
-def test_a_claim_on_nothing_is_refused():
-    with pytest.raises(InvalidRequest, match="needs a key"):
-        path_of("")
+def test_a_claim_on_what_can_be_no_key_is_refused():
+    for nothing in ("", 5):
+        with pytest.raises(InvalidRequest, match="needs a key that says what is claimed"):
+            path_of(nothing)
+    for long in ("x" * 1018, "ü" * 509):
+        with pytest.raises(InvalidRequest, match="has at most 1,017 bytes, not 1,018"):
+            path_of(long)
+    assert path_of("x" * 1017) == "claims/" + "x" * 1017
 
 
 def test_a_claim_is_over_when_it_was_watched_for_its_whole_time_without_renewal():
