@@ -4,6 +4,7 @@ A session is a log of the state, an element for each item of the conversation. S
 all kept, in one order everywhere, and the last one is taken by whoever comes first.
 
 - ``session``: the session
+- ``branches``: one with branches, and with what its turns have used
 
 May import: the public client, ``crdtsync.errors`` and ``agents.memory``. It is an extra:
 ``pip install 'crdtsync[openai-agents]'``.
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING
 from crdtsync.adapters.lazily import lazily
 
 if TYPE_CHECKING:
+    from crdtsync.adapters.openai_agents.branches import AdvancedCrdtSession
     from crdtsync.adapters.openai_agents.session import CrdtSession
 
-__all__ = ["CrdtSession"]
+__all__ = ["AdvancedCrdtSession", "CrdtSession"]
 
-__getattr__ = lazily(__name__, {"CrdtSession": "session"})
+__getattr__ = lazily(__name__, {"AdvancedCrdtSession": "branches", "CrdtSession": "session"})

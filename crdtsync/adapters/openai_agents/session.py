@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agents.memory import SessionSettings
@@ -14,7 +15,7 @@ from agents.memory.session_settings import coerce_session_settings
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
-from crdtsync.client import Client, LogItem
+from crdtsync.client import LogItem, Session
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class CrdtSession(Attached):
     """Keeps the history of a conversation on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). The history is the log
+    ``client`` is a client, a session of one, or the path of a daemon's socket. The history is the log
     ``PREFIX/SESSION_ID``. Items that were added are on this host's disk on return; with ``w`` (a number,
     ``"majority"``, ``"all"``) on so many hosts'. An item has at most 1 MiB.
 
@@ -33,7 +34,7 @@ class CrdtSession(Attached):
     def __init__(
         self,
         session_id: str,
-        client: Client | str | os.PathLike[str] | None = None,
+        client: Session | str | os.PathLike[str] | None = None,
         *,
         prefix: str = "openai-agents",
         session_settings: SessionSettings | dict[str, Any] | None = None,
@@ -46,37 +47,40 @@ class CrdtSession(Attached):
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest ``limit`` items, oldest first; without a limit that of the settings, or all there are."""
+        return await self._items(self._key, limit)
+
+    async def _items(self, key: str, limit: int | None) -> list[TResponseInputItem]:
         last = self.session_settings.limit if limit is None else limit
         if last == 0:
             return []
-        found = await asyncio.to_thread(self._newest, last if last and last > 0 else None)
+        found = await asyncio.to_thread(self._newest, key, last if last and last > 0 else None)
         return [item.value for item in found]
 
-    def _newest(self, count: int | None) -> list[LogItem]:
-        """The newest items, or all, oldest first."""
-        log = self._client.log_items(self._key, last=count)
-        found = [element for element, _ in readable(self._key, log, _check)]
+    def _newest(self, key: str, count: int | None) -> list[LogItem]:
+        """The newest items of a log, or all, oldest first."""
+        log = self._client.log_items(key, last=count)
+        found = [element for element, _ in readable(key, log, _check)]
         if count is None or len(found) == len(log):
             return found
-        return self._newest(None)[-count:]  # what is no item does not count
+        return self._newest(key, None)[-count:]  # what is no item does not count
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
         plain = [json.loads(json.dumps(item)) for item in items]
-        await settled(in_changes, self._append, plain)
+        await settled(in_changes, partial(self._append, self._key), plain)
 
-    def _append(self, items: Sequence[Any]) -> None:
+    def _append(self, key: str, items: Sequence[Any]) -> None:
         with self._client.batch(w=self._w) as batch:
             for item in items:
-                batch.append(self._key, item)
+                batch.append(key, item)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""
-        return await settled(self._pop)
+        return await settled(self._pop, self._key)
 
-    def _pop(self) -> Any:
-        while newest := self._newest(1):
-            if self._client.remove(self._key, newest[0].dot, w=self._w):
+    def _pop(self, key: str) -> Any:
+        while newest := self._newest(key, 1):
+            if self._client.remove(key, newest[0].dot, w=self._w):
                 return newest[0].value
         return None
 
