@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.values.times import moment
 from crdtsync.coordination.claim_record import Claim
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def present(cards: Iterable[Card], claims: Iterable[Claim], status: Mapping[str,
         name = str(agent["name"])
         if name not in shown_here:
             shown_here.add(name)
-            since = datetime.fromtimestamp(agent["since"] / 1000, UTC)
+            since = moment(agent["since"])
             found.append(Present(name, here, None, "", since, tuple(held.get((name, here), ())), False))
     return sorted(found, key=lambda one: (one.node, one.agent, one.role or ""))
 
@@ -62,7 +63,7 @@ def present(cards: Iterable[Card], claims: Iterable[Claim], status: Mapping[str,
 def _shown(shown: Card, held: Mapping[tuple[str, str], list[str]]) -> Present | None:
     match shown.value:
         case {"role": role, "status": str(status), "since_ms": int(since_ms)} if role is None or isinstance(role, str):
-            since = datetime.fromtimestamp(since_ms / 1000, UTC)
+            since = moment(since_ms)
             claims = tuple(held.get((shown.agent, shown.node), ()))
             return Present(shown.agent, shown.node, role, status, since, claims, True)
     return None

@@ -7,10 +7,11 @@ settle: the asker gets :class:`~crdtsync.errors.Unresolved` until one of them sa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from crdtsync.client import Entry
+from crdtsync.client.values.times import moment
 from crdtsync.errors import InvalidRequest, Unresolved, VersionMismatch
 
 ASKS, ANSWERS = "asks/", "answers/"
@@ -71,7 +72,7 @@ def question_in(entry: Entry | None, answer: Entry | None) -> Question | None:
         return None
     match entry.value:
         case {"question": str(question), "options": list(options), "deadline_ms": deadline_ms}:
-            until = datetime.fromtimestamp(deadline_ms / 1000, UTC) if type(deadline_ms) is int else None
+            until = moment(deadline_ms) if type(deadline_ms) is int else None
             return Question(
                 entry.key.removeprefix(ASKS), question, tuple(options), entry.value.get("context"), entry.agent or "",
                 entry.node or "", entry.time, until, entry.value.get("default"), answers_in(answer),

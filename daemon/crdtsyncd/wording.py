@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from crdtsync.client.values import times
+
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 _SPANS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _SKEW_MS_MAX = 1000
@@ -44,7 +46,7 @@ def rfc3339(moment: datetime) -> str:
 def moment(time: str | float | None) -> str | None:
     """A time as RFC 3339, given so or in ms since 1970; None for none, or for 0, which means never."""
     if isinstance(time, int | float):
-        return rfc3339(datetime.fromtimestamp(time / 1000, UTC)) if time else None
+        return rfc3339(times.moment(time)) if time else None
     return time
 
 

@@ -16,13 +16,14 @@ from crdtsyncd.security.tls import dialling_context, member_name
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import connect
 
-from crdtsync.causality import Dot, Frontier, Hlc, Writer
+from crdtsync.causality import SEQ_MAX, Dot, Frontier, Hlc, Writer
 from crdtsync.wire.change import NO_HASH, Change, Codec, Op
 from crdtsync.wire.codec import pack
 from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Changes
+from crdtsync.wire.peer.health import Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.messages import FEATURES, decode_message
 from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
@@ -162,6 +163,9 @@ def test_a_removed_member_stays_out_though_another_deletes_the_record_of_it(daem
     renegade.close()
 
 
+ASKED: dict[str, Any] = {"question": "?", "options": [], "context": None, "deadline_ms": SEQ_MAX, "default": None}
+
+
 def test_what_no_agent_can_write_ends_no_command(daemon: Daemon, tmp_path: Path) -> None:
     renegade = Renegade(daemon, tmp_path, "host-r").connect()
     deep, good = b"\x91" * 900 + b"\xc0", pack("good")
@@ -174,7 +178,15 @@ def test_what_no_agent_can_write_ends_no_command(daemon: Daemon, tmp_path: Path)
         assert client.get("a") is None
         assert client.get("b") == client.get("d") == "good"
         assert {entry.value for entry in client.conflicts()[0].siblings} <= {None, "good"}
+    renegade.say(Health(renegade.key.node, SEQ_MAX, "9", "ready", alarms=(ToldAlarm("fork", SEQ_MAX),)))
+    with daemon.client() as client:
+        for key, value in (("presence/x", {"role": None, "status": "", "since_ms": SEQ_MAX}), ("asks/x", ASKED)):
+            client.set(key, value)
     shell = Shell(daemon.socket, tmp_path)
+    wait_until(lambda: "fork" in shell("cluster", "status", "--json").out, what="the daemon is told of its health")
+    for command in ("status", "status --json", "cluster status", "who", "asks"):
+        done = shell(*command.split())
+        assert done.status == 0, (command, done.err)
     for command in ("conflicts", "history", "history --lost", "export", "ls", "get d --json", "explain d", "explain a"):
         done = shell(*command.split())
         assert done.status == 0, (command, done.err)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from crdtsync.client.values.times import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Dropped:
 
 def dropped(reply: Any) -> Dropped:
     """What a drop is answered with."""
-    until = None if reply["until"] is None else _time(reply["until"])
+    until = None if reply["until"] is None else moment(reply["until"])
     return Dropped(reply["name"], reply["epoch"], reply["archive"], until, reply["token"])
 
 
@@ -72,8 +74,8 @@ def archives(reply: Any) -> list[Archive]:
             plain["entries"],
             plain["bytes"],
             plain["unseen"],
-            _time(plain["time"]),
-            _time(plain["until"]),
+            moment(plain["time"]),
+            moment(plain["until"]),
         )
         for plain in reply["archives"]
     ]
@@ -87,12 +89,8 @@ def space(plain: Any) -> Space:
         plain["epoch"],
         None if nodes is None else {node["id"]: node["name"] for node in nodes},
         plain["here"],
-        None if plain["time"] is None else _time(plain["time"]),
+        None if plain["time"] is None else moment(plain["time"]),
         plain["agent"],
         plain.get("created", False),
         plain.get("token"),
     )
-
-
-def _time(time_ms: int) -> datetime:
-    return datetime.fromtimestamp(time_ms / 1000, UTC)

@@ -12,7 +12,7 @@ Modules:
 
 - ``encoding``: values to msgpack and back
 - ``packer``: one msgpack packer for all of this process
-- ``durations``: seconds or timedelta to milliseconds
+- ``durations``: seconds or timedelta to milliseconds; ``times``: times of the protocol to Python's
 - ``patterns``: patterns of keys, for those who stand above the client
 - ``points``: points of the past: tokens, checkpoints, times
 - ``results``: entries, events, items of a log, members, fields, schemas, edits of a text
