@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
@@ -14,7 +15,8 @@ _ERROR_WORDS = (
 )
 _ERROR = re.compile(rf"\b({_ERROR_WORDS})\b", re.IGNORECASE)
 _TELLING = re.compile(
-    rf"\b({_ERROR_WORDS}|not|no|never|none|cannot|can't|won't|don't|doesn't|isn't|without|except|unless|must|nicht|kein|nie|pas|jamais|не|нет)\b",
+    rf"\b({_ERROR_WORDS}|not|no|never|none|cannot|\w+n['’]t|without|except|unless|must|nicht|kein|nie|pas|jamais|не|нет|لا|لم|لن)\b"
+    r"|[不没沒无無未勿]",
     re.IGNORECASE,
 )
 _SOLID = re.compile(r"\d|[/\\]\w|\w+\.\w{1,4}\b|[A-Z]{2,}|\w+_\w+|https?:")
@@ -73,6 +75,11 @@ def content_words(text: str) -> set[str]:
 def is_error(text: str) -> bool:
     """Whether ``text`` speaks of an error."""
     return _ERROR.search(text) is not None
+
+
+def telling(text: str) -> Counter[str]:
+    """The words by which ``text`` speaks of errors or denies something, and how often it has each."""
+    return Counter(found[0].lower() for found in _TELLING.finditer(text))
 
 
 def is_telling(text: str) -> bool:

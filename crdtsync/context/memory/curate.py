@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from crdtsync.client import Entry
-from crdtsync.context.compact.words import content_words, is_telling
+from crdtsync.context.compact.words import content_words, telling
 from crdtsync.context.memory.record import moment
 
 Same = Callable[[str, str], bool]
@@ -20,7 +20,7 @@ _COMMON_MAX = 50  # a word in more memories than that does not make two of them 
 def says_the_same(one: str, other: str) -> bool:
     """Whether two texts have nearly the same words, and the same numbers, names and negations."""
     first, second = content_words(one), content_words(other)
-    if not first or not second or _solid(one) != _solid(other) or is_telling(one) != is_telling(other):
+    if not first or not second or _solid(one) != _solid(other) or telling(one) != telling(other):
         return False
     return len(first & second) >= ALIKE * len(first | second)
 

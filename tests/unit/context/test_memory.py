@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crdtsync.context.memory.curate import says_the_same
 from crdtsync.context.memory.record import (
     Scope,
     aware,
@@ -89,3 +90,18 @@ def test_filters_look_at_metadata_and_fields() -> None:
     assert not is_record({"memory": 5, "created_at": ""})
     assert matches(record | {"metadata": "anything"}, {"about": "tea"})
     assert digest("Likes  Tea") == digest("likes tea")
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("the server db-1 must be restarted daily", "the server db-1 must not be restarted daily"),
+        ("the server db-1 can be restarted daily", "the server db-1 mustn't be restarted daily"),
+        ("泵 P-771 可以在夜里空转 很久", "泵 P-771 不可以在夜里空转 很久"),
+        ("port is 8080", "port is 8081"),
+    ],
+)
+def test_what_one_denies_and_the_other_says_is_never_the_same(one: str, other: str) -> None:
+    assert says_the_same(one, f"{one}!")
+    assert not says_the_same(one, other)
+    assert not says_the_same(other, one)
