@@ -114,6 +114,7 @@ def _task(entry: Entry) -> Task | None:
 
 
 def new_task(
+    now_ms: int,
     key: str,
     input: Any,  # noqa: A002  # the word of the field
     role: str | None,
@@ -122,7 +123,6 @@ def new_task(
     after: str | Iterable[str],
     attempts: int,
     backoff_s: float,
-    now_ms: int,
 ) -> Task:
     """A task that nobody has begun.
 

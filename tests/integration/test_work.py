@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crdtsync import AsyncClient, Client
-from crdtsync.coordination import AsyncJob, Job, Task
+from crdtsync.coordination import AsyncJob, Job, Lease, Task
 from crdtsync.errors import InvalidRequest, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.shell import Running, Shell
@@ -184,6 +184,7 @@ def test_a_command_that_is_not_there_costs_no_attempt(daemon: Daemon, tmp_path: 
     for command in (["work", "tasks/**", "--drain"], ["on", "tasks/**", "--role", "critic"]):
         refused = shell(*command, "--", "no-such-command")
         assert (refused.status, refused.err) == (127, "crdtsync: 'no-such-command' was not found\n")
+        assert shell(*command, "--", str(tmp_path)).status == 126
     assert one(daemon.client("ann"), "tasks/1").attempts == 0
 
 
@@ -217,6 +218,21 @@ def test_tasks_that_can_never_be_done_are_named_at_the_end(daemon: Daemon, tmp_p
         "crdtsync: tasks/3 is left: tasks/absent is not there",
         "crdtsync: 0 tasks failed, 3 left that can never be done",
     ]
+
+
+def test_a_claim_that_is_over_before_the_handler_begins_costs_no_attempt(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+):
+    state = daemon.client("ann")
+    state.put_task("tasks/1")
+    held = iter([False])  # as where the process was starved between its claim and this
+    monkeypatch.setattr(Lease, "is_held", property(lambda _: next(held, True)))
+    begun: list[int] = []
+    ended: list[str] = []
+    worker = state.work("tasks/*", lambda job: begun.append(job.attempt))
+    worker.on_end = lambda task: ended.append(task.state)
+    assert worker.run(drain=True) == 1
+    assert (begun, ended) == ([1], ["open", "done"])
 
 
 async def no_function() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -189,6 +189,8 @@ class AsyncWorker:
 
     async def _do(self, task: Task, version: str, lease: AsyncLease) -> None:
         try:
+            if not lease.is_held:  # it took so long to begin that somebody else may be at it
+                raise GiveBack
             result = await call(self._handler, AsyncJob(task, task.attempts, lease))
         except GiveBack:
             await self._end(task, version, task.record(state=OPEN, attempts=task.attempts - 1, error=""), lease)
@@ -237,22 +239,10 @@ def _is_there(task: Task, entry: Entry | None) -> bool:
     )
 
 
-async def put_task(
-    state: AsyncSession,
-    key: str,
-    input: Any,  # noqa: A002  # the word of the field
-    *,
-    role: str | None,
-    priority: int,
-    delay_s: float,
-    after: str | Iterable[str],
-    attempts: int,
-    backoff_s: float,
-    w: WriteConcern,
-) -> Written:
+async def put_task(state: AsyncSession, w: WriteConcern, *fields: Any) -> Written:  # Any: those of new_task
     """Put a task where there is none."""
-    task = new_task(key, input, role, priority, delay_s, after, attempts, backoff_s, _now()[0])
-    return await state.session().set(key, task.record(), if_absent=True, w=w)
+    task = new_task(_now()[0], *fields)
+    return await state.session().set(task.key, task.record(), if_absent=True, w=w)
 
 
 async def tasks(state: AsyncSession, prefix: str) -> list[Task]:

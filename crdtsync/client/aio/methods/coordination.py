@@ -134,10 +134,9 @@ class AsyncCoordinationMethods(AsyncMethods):
         """
         from crdtsync.coordination.aio.work import put_task
 
-        return await put_task(
-            self._session, key, input, role=role, priority=priority, delay_s=seconds(delay, "delay"), after=after,
-            attempts=attempts, backoff_s=seconds(backoff, "backoff"), w=w,
-        )  # fmt: skip
+        delay_s, backoff_s = seconds(delay, "delay"), seconds(backoff, "backoff")
+        fields = key, input, role, priority, delay_s, after, attempts, backoff_s
+        return await put_task(self._session, w, *fields)
 
     def work(
         self,

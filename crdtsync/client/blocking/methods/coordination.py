@@ -136,10 +136,9 @@ class CoordinationMethods(Methods):
         """
         from crdtsync.coordination.blocking.work import put_task
 
-        return put_task(
-            self._session, key, input, role=role, priority=priority, delay_s=seconds(delay, "delay"), after=after,
-            attempts=attempts, backoff_s=seconds(backoff, "backoff"), w=w,
-        )  # fmt: skip
+        delay_s, backoff_s = seconds(delay, "delay"), seconds(backoff, "backoff")
+        fields = key, input, role, priority, delay_s, after, attempts, backoff_s
+        return put_task(self._session, w, *fields)
 
     def work(
         self,

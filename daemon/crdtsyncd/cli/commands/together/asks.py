@@ -29,8 +29,8 @@ def ask(settings: Settings, /, key: str, **options: Any) -> None:
     """Ask a person, wait for the answer, and print it.
 
     Whoever asks the same under KEY again, also on another host, goes on waiting, or has the answer at once; another
-    question is refused without --anew. With --timeout the
-    exit status is 5 if nobody has answered by then; the question stays.
+    question is refused without --anew. With --timeout the exit status is 5 if nobody has answered by then; the question
+    stays.
 
     \b
     Example:

@@ -37,10 +37,12 @@ def end_with_parent() -> None:
 def check(command: Sequence[str]) -> None:
     """Before anything is begun for whose sake it runs.
 
-    :raises CommandFailed: there is no such command.
+    :raises CommandFailed: there is no such command, or it is none that can be run.
     """
-    if shutil.which(command[0]) is None and not Path(command[0]).exists():
-        raise CommandFailed(f"{command[0]!r} was not found", status=NOT_FOUND, code="command_failed")
+    if shutil.which(command[0]) is None:
+        is_there = os.sep in command[0] and Path(command[0]).exists()
+        what, status = ("cannot be run", NOT_EXECUTABLE) if is_there else ("was not found", NOT_FOUND)
+        raise CommandFailed(f"{command[0]!r} {what}", status=status, code="command_failed")
 
 
 class Child:

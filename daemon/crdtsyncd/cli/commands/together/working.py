@@ -26,7 +26,7 @@ class Working:
         self._command = command
         self._limit_s = limit_s
         self._running: set[Child] = set()
-        self._lock = Lock()
+        self._lock, self._printing = Lock(), Lock()
         self._is_ending = False
         self.workers: list[Worker] = []
         self.failed: set[str] = set()
@@ -46,7 +46,9 @@ class Working:
         self._is_ending = True
         for worker in self.workers:
             worker.stop()
-        for child in list(self._running):
+        with self._lock:
+            running = list(self._running)
+        for child in running:
             child.end()
 
     def handle(self, job: Job) -> object:
@@ -75,9 +77,9 @@ class Working:
         failure = ended.error if ended.state != "done" else ""
         how = "given back" if ended.state == "open" and not failure else failure or "done"
         fields = {"key": ended.key, "attempt": ended.attempts, "state": ended.state, "error": failure}
-        with self._lock:
-            if ended.state == "failed":
-                self.failed.add(ended.key)
+        if ended.state == "failed":
+            self.failed.add(ended.key)
+        with self._printing:
             output.result(self._settings, f"{ended.key}: {how}", fields)
             output.flush()
 
