@@ -70,13 +70,15 @@ def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
             f"{name} is {peer['state']}, last seen {ago(moment(peer.get('last_seen')))}{error}",
             "start its daemon, or see that its address is right and no firewall is between; it catches up by itself",
         )
-    health = peer.get("health") or {}
-    if health.get("state", "ready") != "ready":
+    state = (peer.get("health") or {}).get("state", "ready")
+    if state == "read-only":
         yield warning(
             "peers",
-            f"{name} is {health['state']}: its disk is full, and it takes no changes",
+            f"{name} is read-only: its disk is full, and it takes no changes",
             "free some space on its disk; it goes on by itself",
         )
+    elif state != "ready":
+        yield warning("peers", f"{name} says that it is {state!r}, which is unknown here", "ask who operates it")
     skew_ms = peer.get("clock_skew_ms")
     if skew_ms is not None and abs(skew_ms) > SKEW_MS_MAX:
         way = "ahead of" if skew_ms > 0 else "behind"

@@ -45,6 +45,14 @@ def test_a_peer_that_is_connected_and_says_nothing_is_told():
     assert peer_finding(last_seen=1, behind={}).state == "ok", "an old one that lacks nothing has nothing to say"
 
 
+@pytest.mark.parametrize("state, told", [("read-only", "its disk is full"), ("drunk", "says that it is 'drunk'")])
+def test_what_a_peer_says_of_itself_is_taken_for_a_full_disk_if_it_says_so(state, told):
+    peer = {"name": "b", "state": "connected", "behind": {}, "ahead": {}, "last_seen": 1000 * time.time()}
+    *_, found = examine_status({"alarms": [], "spaces": [], "peers": [{**peer, "health": {"state": state}}]})
+    assert told in found.message
+    assert ("disk" in found.message + found.remedy) is (state == "read-only")
+
+
 def test_without_a_terminal_each_is_one_line():
     assert [len(fitted(finding, None)) for finding in (ok("disk", "free " * 100), FINDING)] == [1, 2]
 
