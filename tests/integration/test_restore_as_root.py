@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,8 +145,50 @@ def test_where_everybody_can_write_root_restores_nothing(shell, place):
     os.chown(place.data, 0, 0)
     done = shell("restore", "backup", "--data-dir", str(place.data))
     assert done.status != 0
-    assert f"everybody can write into {place.data}" in done.err
+    assert f"others can write into {place.data}" in done.err
     assert list(place.data.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["group", "list"])
+def test_where_a_group_can_write_root_restores_nothing(shell, place, way):
+    """A list of rights (acl(5)) shows in the mode as what the group may do, also where root's own group may not."""
+    os.chown(place.data, 0, SERVICE if way == "group" else 0)
+    place.data.chmod(0o770)
+    if way == "list":
+        rows = [(1, 7, -1), (2, 7, SERVICE), (4, 0, -1), (16, 7, -1), (32, 0, -1)]  # owner, user, group, mask, others
+        rights = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *row[:2], row[2] % 2**32) for row in rows)
+        try:
+            os.setxattr(place.data, "system.posix_acl_access", rights)
+        except OSError:
+            pytest.skip("this file system keeps no lists of rights")
+    done = shell("restore", "backup", "--data-dir", str(place.data))
+    assert done.status != 0
+    assert f"others can write into {place.data}" in done.err
+    assert list(place.data.iterdir()) == []
+
+
+def test_the_group_of_root_itself_keeps_nobody_from_restoring(shell, place):
+    os.chown(place.data, 0, 0)
+    place.data.chmod(0o770)
+    shell.ok("restore", "backup", "--data-dir", str(place.data))
+
+
+def test_what_is_no_file_is_not_waited_for(shell, place):
+    os.mkfifo(place.root / "fifo")
+    done = shell("restore", str(place.root / "fifo"), "--data-dir", str(place.data))
+    assert done.status != 0
+    assert "fifo is no file" in done.err
+    assert "is no file" in shell("restore", "/dev/zero", "--data-dir", str(place.data)).err
+    os.mkfifo(place.data / "crdtsync.db")
+    done = shell("doctor", "--data-dir", str(place.data))
+    assert "crdtsync.db cannot be read: it is no file" in done.out
+
+
+def test_a_link_in_the_place_of_the_lock_is_told(shell, place):
+    (place.data / "lock").symlink_to(place.secret("secret"))
+    done = shell("restore", "backup", "--data-dir", str(place.data))
+    assert f"{place.data / 'lock'} is a symbolic link" in done.err
+    assert place.is_untouched("secret")
 
 
 def test_a_backup_into_a_directory_of_others_goes_into_no_file_of_theirs(daemon, place, tmp_path):

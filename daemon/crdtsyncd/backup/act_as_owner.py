@@ -25,6 +25,7 @@ from crdtsync.errors import ConfigError
 ROOT = 0
 LINKS_MAX = 40
 """On the way to a directory, as the kernel has it (path_resolution(7))."""
+LIST_OF_RIGHTS = "system.posix_acl_access"
 
 
 class Owner(NamedTuple):
@@ -40,7 +41,7 @@ def acting_as_owner(directory: Path) -> Iterator[Path]:
 
     It changes who the process is as long as it lasts: nothing else may run in it meanwhile.
 
-    :raises ConfigError: everybody may write there, or it leads nowhere.
+    :raises ConfigError: others beside an owner may write there, or it leads nowhere.
     """
     steps = [*_steps(directory)]
     place, owner = steps[-1], _owner_of(steps) if os.geteuid() == ROOT else None
@@ -84,7 +85,7 @@ def _steps(directory: Path) -> Iterator[Path]:
 def _owner_of(steps: Iterable[Path]) -> Owner | None:
     """Who can change where these lead; None: root alone.
 
-    :raises ConfigError: everybody can.
+    :raises ConfigError: a group or everybody can.
     """
     *_, last = steps = [*steps]
     for step in steps:
@@ -95,12 +96,28 @@ def _owner_of(steps: Iterable[Path]) -> Owner | None:
         if found.st_uid != ROOT:
             return Owner(found.st_uid, _group_of(found.st_uid, found.st_gid))
         is_kept = found.st_mode & stat.S_ISVTX and step != last  # what is in it only its owner can replace
-        if found.st_mode & stat.S_IWOTH and not is_kept and not stat.S_ISLNK(found.st_mode):
+        if not stat.S_ISLNK(found.st_mode) and not is_kept and _is_written_by_others(step, found):
             raise ConfigError(
-                f"everybody can write into {step}, so nothing there is safe from others: give it to one user, or take "
-                "their right to write away"
+                f"others can write into {step}, so nothing there is safe from them: give it to one user, or take their "
+                "right to write away"
             )
     return None
+
+
+def _is_written_by_others(directory: Path, found: os.stat_result) -> bool:
+    """Whether somebody beside root may write into a directory of root's: a group, everybody, or who is on its list of
+    rights (acl(5)), which the mode shows as a right of the group.
+    """
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    if not found.st_mode & stat.S_IWGRP:
+        return False
+    if found.st_gid != ROOT:
+        return True
+    try:
+        return LIST_OF_RIGHTS in os.listxattr(directory)
+    except OSError:  # a file system without
+        return False
 
 
 def _group_of(uid: int, gid: int) -> int:

@@ -26,6 +26,7 @@ from crdtsyncd.backup.backup import IDENTITY_FILES, PIECE_BYTES_MAX
 from crdtsyncd.security.key_files import KEY_NAME
 from crdtsyncd.storage.check_schema import foreign_parts, running_parts
 from crdtsyncd.storage.database import DATABASE_NAME
+from crdtsyncd.storage.file_header import open_file
 from crdtsyncd.storage.file_header import read_header as read_database_header
 from crdtsyncd.storage.journal.journal import META_NAME
 from crdtsyncd.storage.open_database import ENDINGS, PARTS_SHOWN_MAX, connect, prepare
@@ -69,10 +70,11 @@ def restore(
     It becomes another node on another machine than the backup's, if not ``same_node``, or with ``new_node``.
 
     :raises StorageError: the file is damaged or no backup, or a newer daemon made it.
-    :raises ConfigError: a daemon runs on that directory, or a database is there and ``force`` is not given.
+    :raises ConfigError: others can write into that directory, a daemon runs on it, or a database is there and
+        ``force`` is not given.
     :raises OSError: a file cannot be read or written.
     """
-    with file.open("rb") as source, acting_as_owner(data_dir) as place, _locked(place):
+    with _opened(file) as source, acting_as_owner(data_dir) as place, _locked(place):
         about = read_header(source, str(file))
         path = place / DATABASE_NAME
         is_moved = new_node or (about["machine"] != machine_id() and not same_node)
@@ -99,11 +101,21 @@ def restore(
     return Restored(public(about), data_dir / DATABASE_NAME, aside, is_moved)
 
 
+def _opened(file: Path) -> IO[bytes]:
+    try:
+        return open_file(file)
+    except ValueError:
+        raise StorageError(f"{file} is no file: name one that crdtsync backup has made") from None
+
+
 @contextmanager
 def _locked(data_dir: Path) -> Iterator[None]:
     """Hold the lock that a daemon would hold."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    path = data_dir / "lock"
+    if path.is_symlink():  # who puts it there afterwards gets a rougher refusal
+        raise ConfigError(f"{path} is a symbolic link, which no daemon has made: see who did, and remove it")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,10 +7,12 @@ wrong (§4.2): a kill leaves the head of a frame and behind it what stood there 
 
 from __future__ import annotations
 
+import os
+import stat
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -26,6 +28,19 @@ class Header(NamedTuple):
     application_id: int
 
 
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file to read. A fifo would be waited for, so it is refused, as a device is.
+
+    :raises OSError: it cannot be opened.
+    :raises ValueError: it is no file.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError("it is no file")
+    return file
+
+
 def read_header(path: Path) -> Header | None:
     """The header of the database ``path`` as it will be once its write-ahead log is folded in; None: there is none yet.
 
@@ -33,7 +48,7 @@ def read_header(path: Path) -> Header | None:
     :raises ValueError: it is not an SQLite database.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             page = file.read(_HEADER_BYTES)
     except FileNotFoundError:
         return None
@@ -54,7 +69,7 @@ def _said(page: bytes) -> Header:
 def _first_pages(wal: Path) -> list[bytes]:
     """The start of page 1 wherever it stands in the log, committed and whole or not; fast, for there are no sums."""
     found: list[bytes] = []
-    with suppress(FileNotFoundError), wal.open("rb") as file:
+    with suppress(FileNotFoundError), open_file(wal) as file:
         header = file.read(_WAL_HEADER.size)
         if len(header) < _WAL_HEADER.size:
             return found
@@ -70,7 +85,7 @@ def _first_pages(wal: Path) -> list[bytes]:
 def _newest_first_page(wal: Path) -> bytes | None:
     """The start of page 1 as last committed in the write-ahead log, if it is there."""
     try:
-        file = wal.open("rb")
+        file = open_file(wal)
     except FileNotFoundError:
         return None
     with file:
