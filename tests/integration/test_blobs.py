@@ -124,6 +124,9 @@ def test_commands_put_and_get(daemon: Daemon, tmp_path: Path) -> None:
     assert token.startswith("c1.")
     assert shell("blob", "get", "models/a", "-o", "out").out.startswith(f"wrote out: {len(content):,} bytes by")
     assert (tmp_path / "out").read_bytes() == content
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o666 & ~umask
     shell.ok("blob", "put", "models/b", "-", stdin=b"piped")
     assert shell.ok("blob", "get", "models/b") == "piped"
     shell.ok("checkpoint", "create", "before")

@@ -191,6 +191,23 @@ def test_a_link_in_the_place_of_the_lock_is_told(shell, place):
     assert place.is_untouched("secret")
 
 
+def test_a_blob_goes_into_no_file_of_others(daemon, place, tmp_path):
+    """In a directory of theirs, and not through what they have put there."""
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("blob", "put", "k", "-", stdin=b"content")
+    (place.data / "out.partial").symlink_to(place.secret("secret"))
+    assert "is in the way" in shell("blob", "get", "k", "-o", str(place.data / "out")).err
+    assert place.is_untouched("secret")
+    (place.data / "out.partial").unlink()
+    os.mkfifo(place.data / "out.partial")
+    assert "is in the way" in shell("blob", "get", "k", "-o", str(place.data / "out")).err
+    assert (place.data / "out.partial").exists(), "what is theirs is left"
+    (place.data / "out.partial").unlink()
+    os.mkfifo(place.data / "fifo")
+    assert "is no file" in shell("blob", "get", "k", "-o", str(place.data / "fifo")).err
+    assert (place.data / "fifo").is_fifo()
+
+
 def test_a_backup_into_a_directory_of_others_goes_into_no_file_of_theirs(daemon, place, tmp_path):
     shell = Shell(daemon.socket, tmp_path)
     file, partial = place.data / "backup", place.data / "backup.partial"

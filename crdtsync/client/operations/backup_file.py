@@ -58,7 +58,7 @@ class BackupFile:
         self._about = dict(begun["about"])
         self._reserve_bytes = begun.get("reserve_bytes", 0)
         self._check_room(begun.get("copy_bytes", 0), self._reserve_bytes)
-        self._file: IO[bytes] = os.fdopen(_open_new(self._partial), "wb")
+        self._file: IO[bytes] = os.fdopen(open_new(self._partial, 0o600), "wb")
         self._file.write(b"\0" * HEADER_BYTES)
         self.size_bytes = 0
 
@@ -117,10 +117,10 @@ class BackupFile:
             raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
-def _open_new(path: Path) -> int:
-    """Open a file that nobody else has made: a backup holds the node's key, and may lie in a directory of others.
+def open_new(path: Path, mode: int) -> int:
+    """Open a file that nobody else has made: it may lie in a directory of others, and a backup holds the node's key.
 
-    One of ours is in the way if a backup was killed. A link of somebody else, or a file that they can read, is left.
+    One of ours is in the way if a command was killed. A link of somebody else, or a file that they can read, is left.
 
     :raises OSError: something of others is in the way.
     """
@@ -129,7 +129,7 @@ def _open_new(path: Path) -> int:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             raise FileExistsError(errno.EEXIST, "is in the way, and is not yours: see who made it", str(path))
         path.unlink()
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def header(about: Mapping[str, Any]) -> bytes:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from crdtsync.client.values.points import Point
 
 PATH = click.Path(path_type=Path)
+FILE_MODE = 0o666
+"""Less what the umask takes away, as for any file."""
 
 
 @click.group("blob", cls=StateGroup, no_args_is_help=False)
@@ -98,6 +100,10 @@ def get(settings: Settings, key: str, path: Path | None, at: Point | None) -> No
       crdtsync blob get reports/q3 -o q3.pdf
       crdtsync blob get backups/src | tar x
     """
+    from crdtsync.client.operations.backup_file import open_new
+
+    if path is not None and path.exists() and not path.is_file():
+        raise click.UsageError(f"{path} is no file: leave -o away, and send what is printed there")
     with connect(settings) as attached, Progress("read") as progress:
         found = past(attached, at).get_blob(key)
         if found is None:
@@ -106,14 +112,16 @@ def get(settings: Settings, key: str, path: Path | None, at: Point | None) -> No
             _copy(found, lambda data: output.write(data, as_it_is=True), progress)
             return
         partial = path.with_name(f"{path.name}.partial")
+        file = os.fdopen(open_new(partial, FILE_MODE), "wb")
         try:
-            with partial.open("wb") as file:
+            with file:
                 _copy(found, file.write, progress)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
-        finally:
+        except BaseException:
             partial.unlink(missing_ok=True)
+            raise
     entry = found.entry
     fields = {"file": str(path), "size": found.size, "sha256": found.sha256, "media_type": found.media_type}
     output.result(settings, f"wrote {path}: {found.size:,} bytes by {entry.agent}", {**fields, "agent": entry.agent})
