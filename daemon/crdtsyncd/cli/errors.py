@@ -113,7 +113,7 @@ def _timeout(error: Timeout) -> Ending:
 
 DETAILS = (
     "key", "current", "token", "held_by", "missing", "members", "index", "op", "kind", "path",
-    "who", "right", "space", "quota", "limit", "retry_ms",
+    "who", "right", "space", "quota", "limit", "retry_ms", "rule", "pattern", "agent", "node", "fence", "left_ms",
 )  # fmt: skip
 """What an error of the protocol may tell beside its sentence."""
 

@@ -11,7 +11,17 @@ import pytest
 from crdtsyncd.cli import errors
 from crdtsyncd.cli.commands.keys import get
 
-from crdtsync.errors import ERRORS_BY_CODE, DaemonUnavailable, NotAllowed, QuotaExceeded, Refused, Timeout, Unresolved
+from crdtsync.errors import (
+    ERRORS_BY_CODE,
+    ClaimHeld,
+    DaemonUnavailable,
+    NotAllowed,
+    QuotaExceeded,
+    Refused,
+    SchemaMismatch,
+    Timeout,
+    Unresolved,
+)
 
 
 def ending(error):
@@ -61,6 +71,15 @@ def test_programs_are_told_which_right_is_missing_and_when_there_is_room_again()
     refused = NotAllowed("no", who="uid:7", right="read", space="team")
     assert ending(refused).details == {"who": "uid:7", "right": "read", "space": "team"}
     assert (refused.who, refused.right, refused.space) == ("uid:7", "read", "team")
+
+
+def test_programs_are_told_which_rule_of_which_schema_and_who_holds_a_claim():
+    misfit = SchemaMismatch("no", rule="type", pattern="plan/*", path="$.title")
+    assert ending(misfit).details == {"rule": "type", "pattern": "plan/*", "path": "$.title"}
+    held = ClaimHeld("no", key="deploy", agent="ann", node="host-a", fence=7)
+    assert ending(held).details == {"key": "deploy", "agent": "ann", "node": "host-a", "fence": 7}
+    promised = ClaimHeld("no", key="deploy", agent="ann", left_ms=900)
+    assert ending(promised).details == {"key": "deploy", "agent": "ann", "left_ms": 900}
 
 
 def test_a_write_that_was_done_before_the_timeout_is_named():
