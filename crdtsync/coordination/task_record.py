@@ -35,7 +35,9 @@ class TaskFailed(Exception):
 
 
 class GiveBack(Exception):
-    """Raised by a handler: the task is open again at once, as if this attempt had not been."""
+    """Raised by a handler: the attempt does not count. The task is open again after its backoff; at once, if its worker
+    was told to stop.
+    """
 
 
 @dataclass(frozen=True, slots=True)

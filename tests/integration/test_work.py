@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crdtsync import AsyncClient, Client
-from crdtsync.coordination import AsyncJob, Job, Lease, Task
+from crdtsync.coordination import AsyncJob, GiveBack, Job, Lease, Task
 from crdtsync.errors import InvalidRequest, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.shell import Running, Shell
@@ -233,6 +233,31 @@ def test_a_claim_that_is_over_before_the_handler_begins_costs_no_attempt(
     worker.on_end = lambda task: ended.append(task.state)
     assert worker.run(drain=True) == 1
     assert (begun, ended) == ([1], ["open", "done"])
+
+
+def test_who_gives_a_task_back_goes_on_to_others_first_and_who_ends_leaves_it_to_all(daemon: Daemon):
+    state = daemon.client("ann")
+    state.put_task("tasks/first", priority=1, backoff=3600)
+    state.put_task("tasks/last", backoff=3600)
+    begun: list[str] = []
+
+    def give_back(job: Job) -> None:
+        begun.append(job.key)
+        if begun != ["tasks/first"]:
+            worker.stop()
+        raise GiveBack
+
+    worker = state.work("tasks/*", give_back)
+    assert (worker.run(), worker.failed, begun) == (0, 0, ["tasks/first", "tasks/last"])
+    assert [(task.state, task.attempts) for task in state.tasks("tasks/")] == [("open", 0)] * 2
+
+    def take(job: Job) -> str:
+        other.stop()
+        return job.key
+
+    other = state.work("tasks/*", take)
+    assert other.run() == 1
+    assert one(state, "tasks/last").result == "tasks/last"
 
 
 async def no_function() -> None:

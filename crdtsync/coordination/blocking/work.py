@@ -104,8 +104,8 @@ class Worker:
         """Work until :meth:`stop`, or with ``drain`` until nothing is left to do, now or later; how many were done.
 
         A handler that raises has failed at the task, which is then open again after a while, or ``failed`` after the
-        last attempt; with :class:`GiveBack` it is open again at once. Tasks that come after one that has failed, or is
-        not there, are not waited for. Any error of the shared state itself ends the run.
+        last attempt; with :class:`GiveBack` the attempt does not count. Tasks that come after one that has failed, or
+        is not there, are not waited for. Any error of the shared state itself ends the run.
         """
         with (
             self._state.mirror(self._prefix, on_change=self._changed) as tasks,
@@ -195,7 +195,9 @@ class Worker:
                 raise GiveBack
             result = call(self._handler, Job(task, task.attempts, lease))
         except GiveBack:
-            self._end(task, version, task.record(state=OPEN, attempts=task.attempts - 1, error=""), lease)
+            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else one might go round for ever
+            given = {"state": OPEN, "attempts": task.attempts - 1, "error": "", "not_before_ms": not_before_ms}
+            self._end(task, version, task.record(**given), lease)
             return
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             self._end(task, version, _failure(task, error), lease)
