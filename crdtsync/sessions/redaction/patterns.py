@@ -15,31 +15,46 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of secret; group 1 of ``pattern`` is the secret, if there is one, else all of the match."""
+    """One form of secret; group 1 of ``pattern`` is the secret, if there is one, else all of the match. ``hint`` has
+    dashes where underscores may be. ``in_name``: only where :data:`NAME` is before it.
+    """
 
     kind: str
     hint: bytes
     pattern: re.Pattern[bytes]
+    in_name: bool = False
 
 
+NAME = re.compile(rb"(?:\A|[^A-Za-z0-9_-])[A-Za-z0-9_-]{0,99}\Z")
+"""What is before a secret at the end of a name; in a picture there is more."""
 _END = rb"(?![A-Za-z0-9])"
 
 
-def _form(kind: str, hint: str, pattern: bytes) -> Form:
-    return Form(kind, hint.encode(), re.compile(pattern, re.DOTALL))
+def _form(kind: str, hint: str, pattern: bytes, *, in_name: bool = False) -> Form:
+    return Form(kind, hint.encode().replace(b"_", b"-"), re.compile(pattern, re.DOTALL), in_name)
 
 
-def _edge(beginning: bytes) -> bytes:
+def _plain(beginning: bytes) -> bytes:
+    """``beginning``, also as Claude Code writes a directory: ``/srv/ghp_…`` as ``-srv-ghp-…``."""
+    return re.escape(beginning).replace(b"_", b"[_-]")
+
+
+def _edge(beginning: bytes, *more: bytes) -> bytes:
     """``beginning`` where nothing that belongs to it stands before, but for an escape: of JSON, of an address, of a
-    terminal's colour.
+    terminal's colour. ``more`` are other things that may.
     """
-    plain = re.escape(beginning)
+    plain = _plain(beginning)
     behind = (rb"(?<![A-Za-z0-9_-]", rb"(?<=\\[nrtbf]", rb"(?<=%[0-9A-Fa-f]{2}", rb"(?<=[\[;]\dm", rb"(?<=[\[;]\d\dm")
-    return plain + b"(?:" + b"|".join(one + plain + b")" for one in behind) + b")"
+    return plain + b"(?:" + b"|".join(one + plain + b")" for one in (*behind, *more)) + b")"
 
 
 def _short(kind: str, beginnings: tuple[bytes, ...], rest: bytes) -> list[Form]:
-    return [_form(kind, one.decode(), _edge(one) + rest) for one in beginnings]
+    """Also at the end of a name, such as ``api-ghp_…``."""
+    return [_form(kind, one.decode(), _edge(one, b"(?<=[_-]") + rest, in_name=True) for one in beginnings]
+
+
+def _long(kind: str, beginning: bytes, rest: bytes) -> Form:
+    return _form(kind, beginning.decode(), _plain(beginning) + rest)
 
 
 FORMS = (
@@ -55,7 +70,7 @@ FORMS = (
     *_short("openai-key", (b"sk-",), rb"(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}"),
     *_short("openai-key", (b"sk-",), rb"(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{32,}" + _END),
     *_short("github-token", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"[A-Za-z0-9]{36,}"),
-    _form("github-token", "github_pat_", rb"github_pat_[A-Za-z0-9_]{22,}"),
+    _long("github-token", b"github_pat_", rb"[A-Za-z0-9_-]{22,}"),
     *_short("gitlab-token", (b"glpat-", b"glrt-", b"gldt-", b"glsoat-", b"glcbt-", b"glptt-", b"glft-", b"glimt-",
                              b"glagent-"), rb"[A-Za-z0-9_-]{20,}"),
     *_short("aws-access-key", (b"AKIA", b"ASIA", b"ABIA", b"ACCA"), rb"[A-Z2-7]{16}" + _END),
@@ -65,38 +80,38 @@ FORMS = (
     *_short("slack-token", tuple(b"xox%c-" % letter for letter in b"abeoprs"), rb"[A-Za-z0-9-]{10,}"),
     _form("slack-token", "xapp-", rb"xapp-\d-[A-Za-z0-9-]{10,}"),
     _form("slack-webhook", "hooks.slack.com", rb"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]{20,})"),
-    _form("stripe-key", "k_", rb"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    _form("stripe-key", "k_", rb"[sr]k[_-](?:live|test)[_-][A-Za-z0-9]{16,}"),
     _form("webhook-secret", "whsec_", rb"whsec_[A-Za-z0-9+/=]{24,}"),
     *_short("twilio-key", (b"SK",), rb"[0-9a-f]{32}" + _END),
     _form("sendgrid-key", "SG.", rb"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
     *_short("mailgun-key", (b"key-",), rb"[0-9a-f]{32}" + _END),
     *_short("npm-token", (b"npm_",), rb"[A-Za-z0-9]{36}"),
     _form("pypi-token", "pypi-", rb"pypi-[A-Za-z0-9_-]{50,}"),
-    _form("rubygems-key", "rubygems_", rb"rubygems_[0-9a-f]{48}"),
+    _long("rubygems-key", b"rubygems_", rb"[0-9a-f]{48}"),
     *_short("huggingface-token", (b"hf_",), rb"[A-Za-z0-9]{30,}"),
     *_short("groq-key", (b"gsk_",), rb"[A-Za-z0-9]{40,}"),
     *_short("xai-key", (b"xai-",), rb"[A-Za-z0-9]{60,}"),
     *_short("replicate-token", (b"r8_",), rb"[A-Za-z0-9]{30,}"),
     _form("perplexity-key", "pplx-", rb"pplx-[A-Za-z0-9]{40,}"),
-    _form("digitalocean-token", "_v1_", rb"do[opr]_v1_[0-9a-f]{64}"),
+    _form("digitalocean-token", "_v1_", rb"do[opr][_-]v1[_-][0-9a-f]{64}"),
     _form("discord-webhook", "/webhooks/", rb"discord(?:app)?\.com/api/webhooks/(\d+/[A-Za-z0-9_-]{40,})"),
     _form("discord-token", ".", rb"\.(?<=[MNO][A-Za-z0-9_-]{23}\.)[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
     _form("telegram-token", ":AA", rb":AA(?<=[0-9]{8}:AA)[A-Za-z0-9_-]{33}" + _END),
-    _form("shopify-token", "shp", rb"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    _form("shopify-token", "shp", rb"shp(?:at|ca|pa|ss)[_-][0-9a-fA-F]{32}"),
     _form("square-token", "sq0", rb"sq0(?:atp|csp|idp)-[A-Za-z0-9_-]{22,}"),
     _form("azure-key", "AccountKey=", rb"AccountKey=([A-Za-z0-9+/]{40,}=*)"),
     _form("azure-signature", "sig=", rb"[?&]sig=([A-Za-z0-9%+/]{40,}=*)"),
-    *_short("jwt", (b"eyJ",), rb"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    _form("jwt", "eyJ", _edge(b"eyJ") + rb"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
     _form("vault-token", "hv", rb"hv[sbr]\.[A-Za-z0-9_-]{24,}"),
     _form("databricks-token", "dapi", rb"dapi[0-9a-f]{32}"),
-    _form("docker-token", "dckr_", rb"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
-    _form("linear-key", "lin_api_", rb"lin_api_[A-Za-z0-9]{32,}"),
+    _form("docker-token", "dckr", rb"dckr[_-][po]at[_-][A-Za-z0-9_-]{20,}"),
+    _long("linear-key", b"lin_api_", rb"[A-Za-z0-9]{32,}"),
     *_short("notion-token", (b"ntn_",), rb"[A-Za-z0-9]{40,}"),
     *_short("notion-token", (b"secret_",), rb"[A-Za-z0-9]{43}" + _END),
     *_short("figma-token", (b"figd_",), rb"[A-Za-z0-9_-]{30,}"),
     _form("postman-key", "PMAK-", rb"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
     _form("new-relic-key", "NRAK-", rb"NRAK-[A-Z0-9]{27}"),
-    _form("sentry-token", "sntr", rb"sntr[ysu]_[A-Za-z0-9+/=_-]{40,}"),
+    _form("sentry-token", "sntr", rb"sntr[ysu][_-][A-Za-z0-9+/=_-]{40,}"),
     *_short("grafana-token", (b"glsa_", b"glc_"), rb"[A-Za-z0-9+/=_]{32,}"),
     _form("terraform-token", ".atlasv1.", rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),
     *_short("airtable-token", (b"pat",), rb"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
@@ -106,6 +121,7 @@ FORMS = (
     _form("crdtsync-invite", "crdtsync1.", rb"crdtsync1\.([A-Za-z0-9_-]{40,})"),
     _form("authorization", "earer", rb"[Bb]earer(?:\s|\+|%20)+([A-Za-z0-9._~+/-]{16,}=*)"),
     _form("authorization", "asic", rb"[Aa]uthorization\\*[\"']?\s*[:=]\s*\\*[\"']?[Bb]asic\s+([A-Za-z0-9+/]{8,}=*)"),
+    _form("url-token", "://", rb"://((?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,200})@"),
     _form("url-password", "://", rb"://[^\s/:@\"'\\]{0,80}:([^\s/@\"'\\$<>{}\[\]]{3,200})@[A-Za-z0-9.\[-]"),
     _form("command-password", "curl",
           rb"curl(?=\s)[^\n|;]{0,300}?\s(?:-u|--user)[ =]+\\*[\"']?[\w.@-]{1,80}:([^\s\"'\\$]{6,200})"),

@@ -7,12 +7,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.redaction.patterns import FORMS, STEMS, VALUE
+from crdtsync.sessions.redaction.patterns import FORMS, NAME, STEMS, VALUE, Form
 
 _MARK = re.compile(rb"\[redacted:([a-z0-9-]{1,40}):(\d{1,9})\]")
 _KEY_ENDS = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
@@ -51,6 +52,12 @@ class Redactor:
         self.found, self._marks = Counter(state["found"]), dict(state["marks"])
         self._numbers, self._in_key = Counter(state["numbers"]), bool(state["in_key"])
 
+    def twin(self) -> Redactor:
+        """Another one that goes on from here, for what is no line: the marks of the file stay as they are."""
+        twin = Redactor(self._own)
+        twin.go_on({**self.state(), "in_key": False})
+        return twin
+
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """``lines`` without secrets."""
         return map(self.line, lines)
@@ -67,12 +74,13 @@ class Redactor:
                 name = kind.decode()
                 self._numbers[name] = max(self._numbers[name], int(number))
         line = self._key_block(line)
+        dashed = line.replace(b"_", b"-")
         for form in FORMS:
-            if form.hint in line:
-                line = form.pattern.sub(lambda found, kind=form.kind: self._replaced(found, kind), line)  # type: ignore[misc]  # the default is bound at once
+            if form.hint in dashed:
+                line = form.pattern.sub(partial(self._replaced, form), line)
         line = self._beside_telling_words(line)
         for pattern in self._own:
-            line = pattern.sub(lambda found: self._replaced(found, "own"), line)
+            line = pattern.sub(partial(self._replaced, Form("own", b"", pattern)), line)
         return line
 
     def _key_block(self, line: bytes) -> bytes:
@@ -108,17 +116,17 @@ class Redactor:
                 end = start + len(found[start])
         return b"".join([*parts, line[end:]])
 
-    def _replaced(self, found: re.Match[bytes], kind: str) -> bytes:
+    def _replaced(self, form: Form, found: re.Match[bytes]) -> bytes:
         group = 1 if found.re.groups else 0
-        if found[group] is None:
+        if found[group] is None or (form.in_name and _is_within(found.string, found.start())):
             return found[0]
         start, end = found.start(group) - found.start(), found.end(group) - found.start()
-        return found[0][:start] + self._mark(found[group], kind) + found[0][end:]
+        return found[0][:start] + self._mark(found[group], form.kind) + found[0][end:]
 
     def _mark(self, secret: bytes, kind: str) -> bytes:
         if not secret or _MARK.fullmatch(secret):
             return secret
-        digest = sha256(secret).hexdigest()
+        digest = sha256(secret.replace(b"_", b"-")).hexdigest()
         if digest not in self._marks:
             self._numbers[kind] += 1
             self.found[kind] += 1
@@ -139,6 +147,11 @@ def own_patterns() -> list[re.Pattern[bytes]]:
             except re.error as error:
                 raise InvalidRequest(f"{file}, line {number} is no regular expression: {error}") from None
     return found
+
+
+def _is_within(line: bytes, at: int) -> bool:
+    """Whether what is at ``at`` goes on from so much that this is no name."""
+    return line[at - 1 : at] in (b"_", b"-") and NAME.search(line, max(0, at - 101), at) is None
 
 
 def _begins_word(line: bytes, at: int) -> bool:

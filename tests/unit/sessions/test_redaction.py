@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.agents.claude_code import slug
 from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 
 WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
@@ -73,6 +74,7 @@ KINDS: dict[str, Callable[[random.Random], str]] = {
     "cookie": lambda r: f"Set-Cookie: sessionid={chars(r, 32)}; Path=/",
     "shadow": lambda r: f"root:$6${chars(r, 16)}${chars(r, 86)}:19000:0:99999:7:::",
     "mailchimp": lambda r: f"{chars(r, 32, HEX)}-us12",
+    "git-address": lambda r: f"origin https://{chars(r, 39, HEX)}7@github.com/acme/api.git (fetch)",
     "crdtsync": lambda r: f"ak1.{chars(r, 43)}.critic",
     "flag": lambda r: f"deploy --token {chars(r, 20)}{r.randrange(10)}x",
 }
@@ -145,9 +147,21 @@ def test_a_token_is_found_whatever_stands_before_it(before: str):
         assert secret.encode() not in Redactor().line(f'{{"output": "{before}{secret}"}}'.encode())
 
 
-def test_a_long_line_of_beginnings_is_read_once():
+@pytest.mark.parametrize(
+    "kind", ["github", "github-fine", "stripe", "npm", "slack", "digitalocean", "shopify", "docker"]
+)
+def test_a_token_in_the_name_of_a_directory_is_found_also_where_claude_code_writes_that(kind: str):
+    secret = KINDS[kind](random.Random(7))
+    for place in (f"/srv/api-{secret}/a.py", f"/srv/my_old_{secret}", f"projects/{slug(f'/srv/api-{secret}')}/memory"):
+        cleaned = Redactor().line(json.dumps({"cwd": place}).encode())
+        assert b"[redacted:" in cleaned
+        assert secret[-16:].encode() not in cleaned
+
+
+@pytest.mark.parametrize("beginning", [b"eyJ", b"-eyJ", b"-sk-", b"_ghp_", b"-dp."])
+def test_a_long_line_of_beginnings_is_read_once(beginning: bytes):
     """Two megabytes: where each beginning has the rest of the line looked through, that takes half an hour."""
-    line = b'{"output": "' + b"eyJ" * 700_000 + b'"}'
+    line = b'{"output": "' + beginning * (2_100_000 // len(beginning)) + b'"}'
     assert Redactor().line(line) == line
 
 
