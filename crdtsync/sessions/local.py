@@ -121,7 +121,8 @@ class Follower:
         before: dict[str, tuple[bytes, bytes | None]] = {}
         pieces: dict[str, list[Piece]] = {}
         for name, path in {MAIN: self._local.main, **self._local.files()}.items():
-            reason = _unfit(name, path, len(self._tails) - (name in self._tails))
+            is_known = name in self._tails
+            reason = _unfit(name, path, len(self._tails) - is_known, None if is_known else self._new_redactor())
             if reason:
                 self.left_out[name] = reason
                 continue
@@ -139,18 +140,22 @@ class Follower:
     def _record(self) -> Saved:
         agent, about = self._local.agent, self._about
         root = agent.root()
+        redactors = {name: tail.redactor for name, tail in self._tails.items() if tail.redactor}
+        place = str(self._local.main.relative_to(root))
+        places: dict[str, Any] = {"home": str(Path.home()), "root": str(root), "place": place}
+        places |= {"user": _user(), "host": socket.gethostname()}
+        if MAIN in redactors:
+            redactors[MAIN] = redactors[MAIN].twin()
+            places = {name: redactors[MAIN].text(text) for name, text in places.items()}
         counts: Counter[str] = Counter()
-        for tail in self._tails.values():
-            counts.update(tail.redactor.found if tail.redactor else {})
-        is_redacted = all(tail.redactor for tail in self._tails.values())
+        for one in redactors.values():
+            counts.update(one.found)
         return Saved(
             agent=agent.name, id=check_id(self._local.id), title=titled(about.title),
-            cwd=about.cwd if is_absolute(about.cwd) else "",
-            home=str(Path.home()), user=_user(), host=socket.gethostname(), root=str(root),
-            place=str(self._local.main.relative_to(root)),
+            cwd=about.cwd if is_absolute(about.cwd) else "", **places,
             turns=about.turns, model=titled(about.model), version=titled(about.version),
             files={name: replace(tail.state) for name, tail in self._tails.items()},
-            redacted=dict(counts) if is_redacted else None, needs=[check_id(one) for one in about.needs],
+            redacted=dict(counts) if redactors else None, needs=[check_id(one) for one in about.needs],
             tokens=about.tokens, commit=commit_of(about.cwd),
         )  # fmt: skip
 
@@ -303,9 +308,11 @@ def _beside(agent: Agent, main: Path, name: str) -> Path:
     return path
 
 
-def _unfit(name: str, path: Path, before: int) -> str | None:
+def _unfit(name: str, path: Path, before: int, redactor: Redactor | None) -> str | None:
     if not name.isprintable() or len(name.encode("utf-8", "replace")) > _NAME_BYTES_MAX:
         return "has a name that cannot be part of a key"
+    if redactor is not None and redactor.text(name) != name:
+        return "has a secret in its name"
     if name != MAIN and path.is_symlink():
         return "is a symbolic link"
     if path.stat().st_size > FILE_BYTES_MAX:

@@ -334,6 +334,40 @@ def test_of_500_planted_secrets_none_is_stored_logged_sent_or_noted(pair: Cluste
     assert [core for core in cores if any(core in data for data in there)] == []
 
 
+def test_a_secret_in_the_name_of_a_directory_is_stored_nowhere(
+    pair: Cluster, ann: Home, bob: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of the directory, and of the home in which the agent keeps the session under the name of that."""
+    home = Home(tmp_path, f"ann-{TOKEN}", monkeypatch)
+    home.enter()
+    home.claude.parent.mkdir(parents=True)
+    home.claude.write_bytes(
+        b"".join(claude_lines(str(home.work))) + line(type="mode", at=f"{home.claude.parent}/memory/a.md")
+    )
+    side = home.claude.with_suffix("") / "tool-results" / f"{TOKEN}.txt"
+    side.parent.mkdir(parents=True)
+    side.write_text("x\n")
+    here, there = (Sessions(daemon.client("ann")) for daemon in pair)
+    done = here.save(CLAUDE_ID)
+    assert done.left_out == {f"tool-results/{TOKEN}.txt": "has a secret in its name"}
+    assert done.saved.redacted == {"github-token": 1}
+    assert done.saved.cwd == f"{tmp_path}/ann-{MARK.decode()}/api"
+    pair[1].client("bob").wait(pair[0].client("ann").now())
+    kept = [path.read_bytes() for daemon in pair for path in daemon.base.rglob("*") if path.is_file()]
+    kept += [path.read_bytes() for path in (home.path / ".cache").rglob("*") if path.is_file()]
+    kept += ["\n".join(daemon._lines).encode() for daemon in pair]
+    kept += [piece.content for pieces in there.files(done.saved).values() for piece in pieces]
+    kept += [repr(there.get(CLAUDE_ID)).encode()]
+    assert not [data for data in kept if TOKEN[4:].encode() in data]
+    bob.enter()
+    loaded = there.load(CLAUDE_ID, cwd=bob.work)
+    assert json.loads(bob.claude.read_bytes().splitlines()[1])["cwd"] == str(bob.work)
+    assert json.loads(bob.claude.read_bytes().splitlines()[-1])["at"] == f"{bob.claude.parent}/memory/a.md"
+    home.enter()
+    assert here.load(CLAUDE_ID, cwd=home.work).files == {str(home.claude): "same"}
+    assert loaded.redacted == {"github-token": 1}
+
+
 def test_another_user_in_another_directory_goes_on_and_the_first_goes_on_from_there(
     pair: Cluster, ann: Home, bob: Home
 ):
