@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
 
 USER, PROJECT = "user", "project"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
@@ -98,8 +99,11 @@ CLIENTS = (
 
 
 def agent_name(own_name: str, directory: str) -> str:
-    """A name for an agent that was given none: that of its program, and of the directory that it works in."""
-    parts = (own_name, os.path.basename(directory))  # noqa: PTH119  # of another machine, maybe
+    """A name for an agent that was given none: that of its program, and of the directory that it works in, without a
+    secret in that: everybody reads who wrote something.
+    """
+    folder = os.path.basename(directory)  # noqa: PTH119  # of another machine, maybe
+    parts = (own_name, Redactor(own_patterns()).text(folder))
     name = "-".join(_NOT_IN_NAMES.sub("-", part.lower()).strip("-._") for part in parts if part)
     return name.strip("-")[:_NAME_MAX] or "mcp"
 

@@ -39,6 +39,12 @@ theme = "dark"
 """
 
 
+def test_an_agent_that_was_given_no_name_is_called_after_its_directory_without_a_secret_in_that():
+    codex = client("codex")
+    assert codex.agent_name("/srv/My API") == "codex-mcp-client-my-api"
+    assert codex.agent_name("/srv/api-ghp_" + "a1B2c3D4e5F6" * 3) == "codex-mcp-client-api--redacted-github-token-1"
+
+
 def test_json_keeps_its_comments_its_order_and_its_indentation():
     changed = with_server(WITH_COMMENTS, JSON, "mcpServers", ENTRY)
     assert '"args": [1, /* two */ 2]}, // keep\n        "crdtsync": {\n            "command"' in changed
