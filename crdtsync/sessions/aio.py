@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
-from crdtsync.client import AsyncClient, AsyncSession
-from crdtsync.errors import DamagedValue, InvalidRequest, KindMismatch, Refused, TooOld
+from crdtsync.client import AsyncClient, AsyncSession, Entry
+from crdtsync.errors import DamagedValue, InvalidRequest, KindMismatch, NotAllowed, Refused, TooOld
 from crdtsync.sessions import handing_over, local
 from crdtsync.sessions.agents.places import Local, check_id, find
 from crdtsync.sessions.conversation.choose import named, numbers
@@ -328,11 +328,26 @@ class AsyncSessions:
         return result
 
     async def drop(self, session: str) -> bool:
-        """Delete a saved session from the shared state; whether it was there. The agent's own files stay."""
+        """Take a saved session out of all that the hosts store, history and log, too; whether it was there.
+
+        Each host does so on its own, one that is away when it is back. The agent's own files stay. Without the right
+        ``admin`` it is only deleted; :class:`~crdtsync.errors.NotAllowed`, if its secrets are stored.
+        """
         check_id(session)
+        entry = await self._client.entry(header_key(session))
+        try:
+            for pattern in (lines_key(session, "**"), excluded_key(session), header_key(session)):
+                await self._client.purge(pattern)
+        except NotAllowed:
+            if entry is not None and _has_secrets(entry):
+                raise
+            await self._delete(session)
+        return entry is not None
+
+    async def _delete(self, session: str) -> None:
         await self._client.delete_prefix(lines_key(session, ""))
         await self._client.delete(excluded_key(session))
-        return bool(await self._client.delete(header_key(session)))
+        await self._client.delete(header_key(session))
 
     async def prune(
         self, older_s: float | None = None, bytes_max: int | None = None, *, always: bool = False
@@ -360,7 +375,7 @@ class AsyncSessions:
                 kept.update(saved.needs)
         gone = [saved for saved in gone if saved.id not in kept]
         for saved in gone:
-            await self.drop(saved.id)
+            await (self.drop(saved.id) if saved.redacted is None else self._delete(saved.id))
         return gone
 
     async def _keep_limits(self, new: Iterable[str]) -> None:
@@ -396,6 +411,11 @@ class AsyncSessions:
         saved, result = reading.saved, SaveResult(reading.saved, left_out=reading.left_out)
         key = header_key(saved.id)
         entry = await self._client.entry(key)
+        if entry is not None and saved.redacted is not None and _has_secrets(entry):
+            raise Refused(
+                f"session {saved.id} was saved with its secrets (--no-redact), so all hosts store them: crdtsync "
+                f"session drop {saved.id} takes it out everywhere, and the next save stores it without them"
+            )
         before = Saved.found(saved.id, entry.value, entry.time) if entry else None
         if before is None and any(after != START for after, _ in reading.before.values()):
             return None
@@ -438,3 +458,9 @@ class AsyncSessions:
             return frozenset(digests[: digests.index(end) + 1])
         tree = await self._tree(session, name)
         return tree if after in tree else None
+
+
+def _has_secrets(entry: Entry) -> bool:
+    """Whether somebody has saved the session whose record this is without looking for secrets."""
+    records = (Saved.found(str(one.key[len(HEADERS) :]), one.value) for one in (entry, *entry.siblings))
+    return any(one is not None and one.redacted is None for one in records)

@@ -26,6 +26,7 @@ from crdtsync.sessions.saved.pieces import lines_of
 from tests.harness.cluster import Cluster, wait_until
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
+from tests.integration.test_purge import files_with
 from tests.unit.sessions.test_redaction import KINDS
 
 pytestmark = pytest.mark.integration
@@ -332,6 +333,32 @@ def test_of_500_planted_secrets_none_is_stored_logged_sent_or_noted(pair: Cluste
     there += ["\n".join(daemon._lines).encode() for daemon in pair]
     cores = [max(re.findall(r"[\w+/-]+", secret), key=len).encode() for secret in planted]
     assert [core for core in cores if any(core in data for data in there)] == []
+
+
+def test_what_was_saved_with_its_secrets_is_refused_until_it_is_out_of_every_file(pair: Cluster, ann: Home):
+    here, there = (Sessions(daemon.client("ann")) for daemon in pair)
+    ann.codex.write_bytes(codex_lines(str(ann.work))[0] + line(key=TOKEN))  # so short that nothing is packed
+    assert here.save(CODEX_ID, redact=False).saved.redacted is None
+    here.save(CLAUDE_ID, redact=False)
+    pair[1].client("ann").wait(pair[0].client("ann").now())
+    for sessions in (here, there):
+        with pytest.raises(Refused, match=f"crdtsync session drop {CODEX_ID} takes it out everywhere"):
+            sessions.save(CODEX_ID)
+        with pytest.raises(Refused, match="with its secrets"):
+            next(iter(sessions.watch(CODEX_ID)))
+    assert all(files_with(TOKEN, daemon.data) for daemon in pair)
+    assert there.drop(CODEX_ID)
+    assert [one.id for one in there.prune(older_s=0)] == [CLAUDE_ID]
+    assert pair[1].client("ann").purges(f"sessions.lines/{CLAUDE_ID}/**")
+    assert there.save(CODEX_ID).saved.redacted == {"github-token": 1}
+    assert there.save(CODEX_ID).new_bytes == 0
+    assert b"".join(lines_of(there.files(there.get(CODEX_ID))["main"])) == ann.codex.read_bytes().replace(
+        TOKEN.encode(), MARK
+    )
+    for daemon in pair:
+        wait_until(lambda d=daemon: not files_with(TOKEN, d.data), 60, f"{daemon.name} is clean")  # type: ignore[misc]
+    wait_until(lambda: [one.id for one in here.ls()] == [CODEX_ID], what="the other host hears of it")
+    assert here.save(CODEX_ID).new_bytes == 0
 
 
 def test_a_secret_in_the_name_of_a_directory_is_stored_nowhere(

@@ -467,7 +467,9 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None, 
 @_session_argument
 @pass_settings
 def drop(settings: Settings, session: str) -> None:
-    """Delete a saved session from the shared state; the agent's own files stay.
+    """Take a saved session out of all that the hosts store, history and log, too; the agent's own files stay.
+
+    Without the right admin on its keys it is only deleted, or stays if it was saved with --no-redact.
 
     \b
     Example:
@@ -545,7 +547,7 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
     for name, reason in result.left_out.items():
         output.warning(f"{name} was not saved: it {reason}")
     if saved.redacted is None:
-        secrets = "; secrets were not looked for: session drop and a save without --no-redact take them out"
+        secrets = f"; secrets were not looked for: crdtsync session drop {saved.id} takes them out again"
     elif saved.redacted:
         secrets = f"; replaced: {_counts(saved.redacted)}"
     else:
