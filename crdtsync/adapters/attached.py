@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from crdtsync.adapters.keys import Keys
+from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.client import Client, Session
 from crdtsync.errors import TooLarge
 
@@ -22,7 +23,8 @@ class Attached:
 
     ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). Keys begin with
     ``prefix``, by default the name of the framework. What was written is on this host's disk on return; with ``w`` (a
-    number, ``"majority"``, ``"all"``) on so many hosts'.
+    number, ``"majority"``, ``"all"``) on so many hosts'. ``redact`` is a rule for texts, such as one that takes secrets
+    out; each text goes through it before it is written.
     """
 
     PREFIX: ClassVar[str]
@@ -33,11 +35,17 @@ class Attached:
         *,
         prefix: str | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
         self._owned = None if isinstance(client, Session) else Client(client)
         self._client = client if isinstance(client, Session) else self._owned or Client()
         self._keys = Keys(self.PREFIX if prefix is None else prefix)
         self._w: Any = w
+        self._redact = redact
+
+    def _redacted(self, value: Any) -> Any:
+        """What is written of a value."""
+        return redacted(self._redact, value)
 
     def close(self) -> None:
         """Close the client that this made for itself; one that was handed in stays open."""

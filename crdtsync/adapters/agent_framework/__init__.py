@@ -5,6 +5,7 @@ A history is a log, an element for each message; a checkpoint is a blob, which i
 - ``history``: what was said in a session
 - ``checkpoints``: where a workflow goes on
 - ``decoding``: what was encoded of a checkpoint, back as objects
+- ``pickled``: a rule for texts, such as one against secrets, in what was encoded
 
 May import: the public client, ``crdtsync.errors``, ``crdtsync.adapters.attached``, ``crdtsync.adapters.keys``,
 ``agent_framework`` and pydantic, which it brings. It is an extra: ``pip install 'crdtsync[agent-framework]'``.

@@ -13,7 +13,9 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows._checkpoint_encoding import encode_checkpoint_value
 
 from crdtsync.adapters.agent_framework.decoding import decoded
+from crdtsync.adapters.agent_framework.pickled import redacted_checkpoint
 from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.redaction import Rule
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class CrdtCheckpointStorage(Attached):
     ``"all"``) on so many hosts'. ``allowed_checkpoint_types`` are classes of your own that may be read back, as
     ``"module:name"``. Beside these, what another agent has written can make nothing but data of the framework.
 
+    Texts go through the rule ``redact`` before they are written.
+
     A checkpoint that cannot be read is left out of lists, with a warning in the log: the one before it is the latest.
     """
 
@@ -42,8 +46,9 @@ class CrdtCheckpointStorage(Attached):
         prefix: str = "agent-framework",
         allowed_checkpoint_types: Sequence[str] = (),
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix=prefix, w=w)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
         self._allowed = frozenset(allowed_checkpoint_types)
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
@@ -81,7 +86,7 @@ class CrdtCheckpointStorage(Attached):
 
     def _save(self, checkpoint: WorkflowCheckpoint) -> str:
         try:
-            encoded = encode_checkpoint_value(checkpoint.to_dict())
+            encoded = redacted_checkpoint(self._redact, encode_checkpoint_value(checkpoint.to_dict()))
             decoded(encoded, self._allowed)
         except WorkflowCheckpointException:
             raise

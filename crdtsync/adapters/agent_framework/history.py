@@ -12,6 +12,7 @@ from agent_framework._sessions import filter_new_messages
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.redaction import Rule
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -22,8 +23,8 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). The history of a session is the log
     ``PREFIX/messages/SESSION_ID``. Messages that were saved are on this host's disk on return; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'. A message has at most 1 MiB. ``options`` are those of every
-    ``HistoryProvider``, such as ``load_messages``.
+    ``"majority"``, ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact``
+    before they are written. ``options`` are those of every ``HistoryProvider``, such as ``load_messages``.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         prefix: str = "agent-framework",
         skip_excluded: bool = False,
         w: int | str | None = None,
+        redact: Rule | None = None,
         **options: Any,
     ) -> None:
-        Attached.__init__(self, client, prefix=prefix, w=w)
+        Attached.__init__(self, client, prefix=prefix, w=w, redact=redact)
         HistoryProvider.__init__(self, source_id, **options)
         self.skip_excluded = skip_excluded
 
@@ -69,9 +71,9 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         return [message for _, message in readable(key, self._client.log(key), Message.from_dict)]
 
     def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
-        new = filter_new_messages(self._read(session_id), messages)
-        plain = [json.loads(json.dumps(message.to_dict())) for message in new]
-        in_changes(lambda items: self._append(self._key(session_id), items), plain)
+        said = [self._redacted(json.loads(json.dumps(message.to_dict()))) for message in messages]
+        new = filter_new_messages(self._read(session_id), [*map(Message.from_dict, said)])
+        in_changes(lambda items: self._append(self._key(session_id), items), said[len(said) - len(new) :])
 
     def _append(self, key: str, items: Sequence[Any]) -> None:
         with self._client.batch(w=self._w) as batch:

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.readable import newest_readable
+from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.client import Client
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class CrdtFlowPersistence(FlowPersistence):
     ``PREFIX/flows/ID``, and its history has those before. A state is on this host's disk when its step has ended; with
     ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, and has at most 1 MiB.
 
-    Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded.
+    Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded. Texts go through
+    the rule ``redact`` before they are written.
 
     With the state of a flow that waits, CrewAI stores which model it asks then, and where that is. Any agent that may
     write the key could send your key of the model's provider elsewhere: so an address, and all that is more than a
@@ -46,13 +48,19 @@ class CrdtFlowPersistence(FlowPersistence):
     prefix: str = "crewai"
     w: int | str | None = None
     llm_settings: dict[str, Any] = Field(default_factory=dict)
+    is_redacting: bool = False
+    _redact: Rule | None = PrivateAttr(None)
     _client: Client | None = PrivateAttr(None)
     _owned: Client | None = PrivateAttr(None)
 
-    def __init__(self, client: Client | str | os.PathLike[str] | None = None, /, **fields: Any) -> None:
+    def __init__(
+        self, client: Client | str | os.PathLike[str] | None = None, /, *, redact: Rule | None = None, **fields: Any
+    ) -> None:
         is_path = client is not None and not isinstance(client, Client)
         super().__init__(**({"socket": str(client)} if is_path else {}), **fields)
         self._client = client if isinstance(client, Client) else None
+        self._redact = redact
+        self.is_redacting |= redact is not None
 
     def init_db(self) -> None:
         """Nothing is to be made first."""
@@ -65,7 +73,7 @@ class CrdtFlowPersistence(FlowPersistence):
 
     def save_state(self, flow_uuid: str, method_name: str, state_data: dict[str, Any] | BaseModel) -> None:
         """Store the state of a flow after a step, on disk on return."""
-        self._state.set(self._key(FLOWS, flow_uuid), _stored(method_name, state_data), w=self.w)
+        self._state.set(self._key(FLOWS, flow_uuid), self._stored(method_name, state_data), w=self.w)
 
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
         """The newest state of a flow that can be read; None if there is none.
@@ -79,10 +87,11 @@ class CrdtFlowPersistence(FlowPersistence):
         self, flow_uuid: str, context: PendingFeedbackContext, state_data: dict[str, Any] | BaseModel
     ) -> None:
         """Store the state of a flow that waits for a person, and what it needs to go on, as one change."""
-        stored = _stored(context.method_name, state_data)
+        stored = self._stored(context.method_name, state_data)
+        said = redacted(self._redact, json.loads(_text(context.to_dict())))
         with self._state.batch(w=self.w) as batch:
             batch.set(self._key(FLOWS, flow_uuid), stored)
-            batch.set(self._key(PENDING, flow_uuid), {**stored, "context": _text(context.to_dict())})
+            batch.set(self._key(PENDING, flow_uuid), {**stored, "context": _text(said)})
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
         """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait.
@@ -111,6 +120,12 @@ class CrdtFlowPersistence(FlowPersistence):
         """A flow waits no longer."""
         self._state.delete(self._key(PENDING, flow_uuid), w=self.w)
 
+    def _stored(self, method: str, state: dict[str, Any] | BaseModel) -> dict[str, Any]:
+        if self.is_redacting and self._redact is None:
+            message = "CrewAI has made this from what a flow has stored, without its rule: give the flow redact= again"
+            raise ValueError(message)
+        return {"method": method, "state": redacted(self._redact, _plain(state))}
+
     def _key(self, kind: str, flow_uuid: str) -> str:
         return Keys(self.prefix).key(kind, flow_uuid)
 
@@ -121,14 +136,12 @@ class CrdtFlowPersistence(FlowPersistence):
         return self._client
 
 
-def _stored(method: str, state: dict[str, Any] | BaseModel) -> dict[str, Any]:
+def _plain(state: dict[str, Any] | BaseModel) -> Any:
+    """As CrewAI's own persistence would give it back, which stores JSON."""
     if not isinstance(state, dict) and not hasattr(state, "model_dump"):
         message = f"the state of a flow is a dict or a Pydantic model, not {type(state).__name__}"
         raise ValueError(message)  # as CrewAI's own
-    return {
-        "method": method,
-        "state": _plain(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)),
-    }
+    return json.loads(_text(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)))
 
 
 def _state_of(stored: Any) -> dict[str, Any]:
@@ -141,11 +154,6 @@ def _pending(stored: Any) -> tuple[dict[str, Any], PendingFeedbackContext, Any]:
 
     context = json.loads(stored["context"])
     return _state_of(stored), PendingFeedbackContext.from_dict(context), context.get("llm")
-
-
-def _plain(value: Any) -> Any:
-    """As CrewAI's own persistence would give it back, which stores JSON."""
-    return json.loads(_text(value))
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ from crewai.memory.types import MemoryRecord, ScopeInfo
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.readable import newest_readable
+from crdtsync.adapters.redaction import Rule
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -30,7 +31,8 @@ class CrdtMemoryStorage(Attached):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). A record is the key
     ``PREFIX/memory/ID``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A record has at most 1 MiB with its vector.
+    ``"all"``) on so many hosts'. A record has at most 1 MiB with its vector. Its texts go through the rule ``redact``
+    before they are written; its vector is the one that CrewAI has made of them.
 
     A search looks at every record, with scores as LanceDB's. All records are held in memory (about 13 kB each with
     vectors of 3,072 numbers), and each call first fetches what has changed. That somebody has read a record is not
@@ -43,8 +45,9 @@ class CrdtMemoryStorage(Attached):
         *,
         prefix: str = "crewai",
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix=prefix, w=w)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
         self._lock = Lock()
         self._token: str | None = None
         self._held: dict[str, MemoryRecord] = {}
@@ -63,7 +66,7 @@ class CrdtMemoryStorage(Attached):
     def _save(self, records: Sequence[MemoryRecord]) -> None:
         with self._client.batch(w=self._w) as batch:
             for record in records:
-                batch.set(self._keys.key(RECORDS, record.id), _stored(record))
+                batch.set(self._keys.key(RECORDS, record.id), self._redacted(_stored(record)))
 
     def update(self, record: MemoryRecord) -> None:
         """Store a record in place of the one with its id."""

@@ -37,7 +37,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
 
     Arguments are those of :class:`CrdtSessionService`. An artifact has at most the daemon's ``blob_bytes_max`` (1 GiB),
     and is in memory as a whole while it is saved or loaded. Its name belongs to the user, and not to the session, if it
-    begins with ``user:`` or no session is named.
+    begins with ``user:`` or no session is named. The rule ``redact`` sees its text, but not its bytes.
 
     Of a version that two hosts save at once, the newer one is loaded, and the other one stands beside it as a sibling.
     """
@@ -78,9 +78,10 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         return await settled(self._save, place, part, custom_metadata or {})
 
     def _save(self, place: str, part: types.Part, custom: dict[str, Any]) -> int:
-        data = (part.inline_data.data or b"") if part.inline_data else (part.text or "").encode()
+        data = (part.inline_data.data or b"") if part.inline_data else self._redacted(part.text or "").encode()
         without = {"inline_data": {"data"}, "text": True}
-        meta = {"part": json.loads(part.model_dump_json(exclude_none=True, exclude=without)), "custom": custom}
+        known = json.loads(part.model_dump_json(exclude_none=True, exclude=without))
+        meta = self._redacted({"part": known, "custom": custom})
         while True:
             version = max(self._versions(place), default=-1) + 1
             try:

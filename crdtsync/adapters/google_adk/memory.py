@@ -20,6 +20,7 @@ from google.adk.sessions.session import Session
 
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.redaction import Rule
 from crdtsync.client import Client, Entry
 from crdtsync.context import Search
 
@@ -41,9 +42,10 @@ class CrdtMemoryService(Attached, BaseMemoryService):
         *,
         prefix: str | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
         meaning: bool = False,
     ) -> None:
-        super().__init__(client, prefix=prefix, w=w)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
         self._search = Search(self._client, meaning=meaning)
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -88,7 +90,7 @@ class CrdtMemoryService(Attached, BaseMemoryService):
                 for key, memory in part:
                     said = " ".join(each.text for each in memory.content.parts or [] if each.text)
                     meta = json.loads(memory.model_dump_json(exclude_none=True, exclude={"id"}))
-                    batch.set(key, said, seen=None, meta=meta)
+                    batch.set(key, self._redacted(said), seen=None, meta=self._redacted(meta))
 
         named = [(memory.id or str(uuid4()), memory) for memory in memories]
         keys = [(self._keys.key("memory", app, user, name), memory) for name, memory in named if name not in forgotten]

@@ -47,7 +47,8 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
     default ``google-adk``. What was written is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. An event and a value of a state have at most 1 MiB each.
+    ``"all"``) on so many hosts'. An event and a value of a state have at most 1 MiB each. Their texts go through the
+    rule ``redact`` before they are written.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """
@@ -165,7 +166,8 @@ class CrdtSessionService(Attached, BaseSessionService):
             try:
                 with self._client.batch(w=self._w) as batch:
                     fields = self._record(batch, session.app_name, session.user_id, event.actions.state_delta)
-                    batch.append(self._keys.key("events", *names), json.loads(event.model_dump_json(exclude_none=True)))
+                    said = self._redacted(json.loads(event.model_dump_json(exclude_none=True)))
+                    batch.append(self._keys.key("events", *names), said)
                     fields["updated"] = event.timestamp
                     batch.merge(key, fields, if_version=session._storage_update_marker)  # noqa: SLF001
             except VersionMismatch as error:
@@ -200,7 +202,7 @@ class CrdtSessionService(Attached, BaseSessionService):
         """Record the changes of the states of the app and the user; returns those of the session, as fields."""
         of_session: dict[str, Any] = {}
         others: dict[str, dict[str, Any]] = {}
-        for name, value in to_jsonable_python(dict(delta), serialize_unknown=True).items():
+        for name, value in self._redacted(to_jsonable_python(dict(delta), serialize_unknown=True)).items():
             if name.startswith(State.APP_PREFIX):
                 others.setdefault(self._keys.key("app", app), {})[_field(name, State.APP_PREFIX)] = value
             elif name.startswith(State.USER_PREFIX):

@@ -20,7 +20,8 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_check
 
 from crdtsync.adapters.keys import Keys, quoted
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, has_parts, pack, part_keys, unpack
-from crdtsync.adapters.langgraph.redaction import Rule, redacted
+from crdtsync.adapters.langgraph.redaction import redacted_encoding
+from crdtsync.adapters.redaction import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,7 +105,7 @@ class Layout:
         for channel, version in new_versions.items():
             if channel in values:
                 key = self.value_key(thread, namespace, channel, version)
-                kind, data = self._encoded(serde, values[channel])
+                kind, data = self._encoded(serde, values[channel], channel)
                 yield from pack(key, parts, data, type=kind)
                 self.kept.add(key, (kind, data))
         said = get_checkpoint_metadata(config, metadata)
@@ -136,7 +137,7 @@ class Layout:
         checkpoint_id = config["configurable"]["checkpoint_id"]
         for place, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, place)
-            kind, data = self._encoded(serde, value)
+            kind, data = self._encoded(serde, value, channel)
             yield from pack(
                 self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
                 self.parts(thread, namespace),
@@ -147,9 +148,9 @@ class Layout:
                 path=task_path,
             )
 
-    def _encoded(self, serde: SerializerProtocol, value: Any) -> tuple[str, bytes]:
+    def _encoded(self, serde: SerializerProtocol, value: Any, name: str = "") -> tuple[str, bytes]:
         kind, data = serde.dumps_typed(value)
-        return kind, data if self._redact is None else redacted(self._redact, kind, data)
+        return kind, data if self._redact is None else redacted_encoding(self._redact, kind, data, name)
 
     def value_key(self, thread: str, namespace: str, channel: str, version: str | float) -> str:
         """The key of a channel's value."""

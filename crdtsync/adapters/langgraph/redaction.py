@@ -1,4 +1,4 @@
-"""A rule for texts, such as one that takes out secrets, applied to what LangGraph has encoded.
+"""A rule for texts (``crdtsync.adapters.redaction``) applied to what LangGraph has encoded.
 
 LangGraph encodes a message as its class and its fields, as msgpack within msgpack. So texts are found at any depth, and
 no object is made for it.
@@ -6,19 +6,19 @@ no object is made for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ormsgpack
 
-Rule = Callable[[str], str]
+from crdtsync.adapters.redaction import Rule, redacted
 
 CLASSES = frozenset(range(6))  # extensions that hold (module, class, what it is made of, …)
 ARRAY = 6
 OPTIONS = ormsgpack.OPT_NON_STR_KEYS
 
 
-def redacted(rule: Rule, kind: str, data: bytes) -> bytes:
+def redacted_encoding(rule: Rule, kind: str, data: bytes, name: str = "") -> bytes:
     """What was encoded, with the rule applied to each text in it, but for the keys of dicts.
 
     :raises ValueError: it cannot be looked into: it is a pickle, or encrypted.
@@ -28,7 +28,7 @@ def redacted(rule: Rule, kind: str, data: bytes) -> bytes:
     if kind != "msgpack":
         message = f"a rule cannot look into what is encoded as {kind!r}"
         raise ValueError(message)
-    return _packed(_applied(rule, _unpacked(data)))
+    return _packed(redacted(rule, _unpacked(data), name, partial(_within, rule)))
 
 
 def _packed(value: Any) -> bytes:
@@ -46,23 +46,16 @@ class _Extension:
         self.data = data
 
 
-def _applied(rule: Rule, value: Any) -> Any:
-    if isinstance(value, str):
-        return rule(value)
-    if isinstance(value, dict):
-        return {key: _applied(rule, each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_applied(rule, each) for each in value]
-    if isinstance(value, _Extension):
-        return ormsgpack.Ext(value.tag, value.data if value.tag == ARRAY else _within(rule, value))
-    return value
-
-
-def _within(rule: Rule, extension: _Extension) -> bytes:
-    found = _unpacked(extension.data)
-    if extension.tag in CLASSES:
+def _within(rule: Rule, value: Any) -> Any:
+    if not isinstance(value, _Extension):
+        return None
+    if value.tag == ARRAY:
+        return ormsgpack.Ext(value.tag, value.data)
+    found = _unpacked(value.data)
+    within = partial(_within, rule)
+    if value.tag in CLASSES:
         module, name, made_of, *more = found
-        found = [module, name, _applied(rule, made_of), *more]
+        found = [module, name, redacted(rule, made_of, within=within), *more]
     else:
-        found = _applied(rule, found)
-    return _packed(found)
+        found = redacted(rule, found, within=within)
+    return ormsgpack.Ext(value.tag, _packed(found))

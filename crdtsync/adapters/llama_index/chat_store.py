@@ -16,6 +16,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 
 from crdtsync.adapters.attached import settled
 from crdtsync.adapters.llama_index.messages import ARCHIVED, CHAT, KINDS, Messages
+from crdtsync.adapters.redaction import Rule
 from crdtsync.client import Client
 
 
@@ -30,9 +31,10 @@ class _WithMessages:
         *,
         prefix: str | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
         super().__init__()
-        self._messages = Messages(client, prefix=prefix, w=w)
+        self._messages = Messages(client, prefix=prefix, w=w, redact=redact)
 
     def close(self) -> None:
         """Close the client that this made for itself; one that was handed in stays open."""
@@ -52,8 +54,8 @@ class CrdtMemoryStore(_WithMessages, AsyncDBChatStore):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
     default ``llama-index``. What was added is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A message has at most 1 MiB. Messages that two hosts add at once are all kept, in one
-    order everywhere.
+    ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact`` before they are
+    written. Messages that two hosts add at once are all kept, in one order everywhere.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

@@ -20,7 +20,8 @@ class CrdtKVStore(Attached, BaseKVStore):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
     default ``llama-index``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A value is what JSON can say, and has at most 1 MiB.
+    ``"all"``) on so many hosts'. A value is what JSON can say, and has at most 1 MiB. Its texts go through the rule
+    ``redact`` before they are written.
 
     Of values that two hosts put at once all hosts read the newer one, and the next ``put`` settles it. It may be used
     from any event loop and thread: every call of a coroutine waits in a thread of its own.
@@ -55,12 +56,15 @@ class CrdtKVStore(Attached, BaseKVStore):
         await settled(self.put_all, kv_pairs, collection)
 
     def _put(self, pairs: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        pairs = [
+            (key, self._redacted(json.loads(json.dumps(value)))) for key, value in pairs
+        ]  # of enums it makes texts
         with self._client.batch(w=self._w) as batch:
             for key, value in pairs:
-                batch.set(key, json.loads(json.dumps(value)), seen=None)  # it may have enums that are str as well
+                batch.set(key, value, seen=None)
         for (key, value), written in zip(pairs, batch.results, strict=True):
             if written.siblings and (held := self._client.entry(key)) is not None:  # several hosts had put it at once
-                self._client.set(key, json.loads(json.dumps(value)), seen=held.version, w=self._w)
+                self._client.set(key, value, seen=held.version, w=self._w)
 
     def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
         """A value, the newest that can be read; None if there is none.

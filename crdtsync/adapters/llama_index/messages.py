@@ -45,7 +45,7 @@ class Messages(Attached):
 
     def add(self, key: str, messages: Sequence[ChatMessage], kind: str = CHAT, *, instead: bool = False) -> None:
         """Add messages, all or none where they fit into one change; ``instead`` of all that this host has."""
-        plain: list[Any] = [message.model_dump(mode="json") for message in messages]
+        plain: list[Any] = [self._redacted(message.model_dump(mode="json")) for message in messages]
         if kind == ARCHIVED:
             plain = [{"dot": str(uuid4()), "message": message} for message in plain]
 

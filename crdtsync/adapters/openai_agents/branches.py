@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agents import RunResult, TResponseInputItem
     from agents.memory import SessionSettings
 
+    from crdtsync.adapters.redaction import Rule
     from crdtsync.client import LogItem, Session
 
 log = logging.getLogger(__name__)
@@ -61,8 +62,9 @@ class AdvancedCrdtSession(CrdtSession):
         prefix: str = "openai-agents",
         session_settings: SessionSettings | dict[str, Any] | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(session_id, client, prefix=prefix, session_settings=session_settings, w=w)
+        super().__init__(session_id, client, prefix=prefix, session_settings=session_settings, w=w, redact=redact)
         self._current_branch_id = MAIN
 
     # -- items --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from agents.memory.session_settings import coerce_session_settings
 from crdtsync.adapters.attached import Attached, in_changes, settled
 from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.redaction import Rule
 from crdtsync.client import LogItem, Session
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class CrdtSession(Attached):
 
     ``client`` is a client, a session of one, or the path of a daemon's socket. The history is the log
     ``PREFIX/SESSION_ID``. Items that were added are on this host's disk on return; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'. An item has at most 1 MiB.
+    ``"majority"``, ``"all"``) on so many hosts'. An item has at most 1 MiB. Its texts go through the rule ``redact``
+    before they are written.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """
@@ -39,8 +41,9 @@ class CrdtSession(Attached):
         prefix: str = "openai-agents",
         session_settings: SessionSettings | dict[str, Any] | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix=prefix, w=w)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
         self._key = f"{prefix.rstrip('/')}/{quoted(session_id)}"
@@ -72,7 +75,7 @@ class CrdtSession(Attached):
     def _append(self, key: str, items: Sequence[Any]) -> None:
         with self._client.batch(w=self._w) as batch:
             for item in items:
-                batch.append(key, item)
+                batch.append(key, self._redacted(item))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

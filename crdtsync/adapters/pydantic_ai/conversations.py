@@ -37,7 +37,8 @@ class CrdtConversationStore(Attached, ConversationStore):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
     default ``pydantic-ai``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A message has at most 1 MiB.
+    ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact`` before they are
+    written.
 
     Of one conversation that two hosts have saved while they were cut off, the one saved last is loaded, and the history
     of the other is one of its ``branches``. Deleting a conversation deletes its messages, but for those that a fork of
@@ -116,11 +117,12 @@ class CrdtConversationStore(Attached, ConversationStore):
         with self._client.batch(w=self._w) as batch:
             for entry in new:
                 (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
-                stored = {"parent": entry.parent_id, "message": message, "of": record.conversation_id}
+                said = self._redacted(message)
+                stored = {"parent": entry.parent_id, "message": said, "of": record.conversation_id}
                 batch.set(self._keys.key("entry", entry.id), stored)
             if condition is not None:
                 key = self._keys.key("record", record.conversation_id)
-                batch.set(key, _RECORD.dump_python(record, mode="json"), **condition)
+                batch.set(key, self._redacted(_RECORD.dump_python(record, mode="json")), **condition)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation and its messages, but for those that a fork of it has, or that it has as a fork.

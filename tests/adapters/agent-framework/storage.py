@@ -27,6 +27,7 @@ from agent_framework import (
 
 from crdtsync import Client
 from crdtsync.adapters.agent_framework import CrdtCheckpointStorage, CrdtHistoryProvider
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 
@@ -213,3 +214,59 @@ def test_what_is_no_checkpoint_is_refused_as_the_framework_does(written: str, st
     latest = asyncio.run(storage.get_latest(workflow_name="w"))
     assert latest is not None
     assert latest.checkpoint_id == "w/1"
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+MARK = "[redacted:github-token:1]"
+
+
+def test_a_rule_is_applied_to_all_texts_of_checkpoints_before_they_are_written(state: Client) -> None:
+    """Also in what the framework pickles."""
+    storage = CrdtCheckpointStorage(
+        state, allowed_checkpoint_types=[f"{Finding.__module__}:Finding"], redact=Redactor().text
+    )
+    said = Message("user", [Content.from_text(f"it is {SECRET}")], additional_properties={"password": "hunter2Xy!9"})
+    values = {
+        "plain": [{"token": SECRET}], "said": said, "finding": Finding(SECRET), "parts": (SECRET, {SECRET, "x"}, 3),
+        "when": datetime(2026, 1, 1, tzinfo=UTC), "long": Finding(f"{'é' * 70_000} {SECRET}"), "data": b"\xff",
+        "run": WorkflowRunState.IDLE, "twice": [Finding("a"), Finding("a")],
+    }  # fmt: skip
+    asyncio.run(storage.save(checkpoint("w", 1, **values)))
+    blob = state.get_blob("agent-framework/checkpoints/w%2F1")
+    assert blob is not None
+    stored = json.loads(blob.read())["state"]
+    pickled = [base64.b64decode(each["__pickled__"]) for each in stored.values() if "__pickled__" in each]
+    assert len(pickled) == 6
+    assert not any(word.encode() in data for word in (SECRET, "hunter2") for data in pickled)
+    found = asyncio.run(storage.load("w/1")).state
+    assert found["said"].to_dict()["contents"] == Message("user", [f"it is {MARK}"]).to_dict()["contents"]
+    assert found["said"].additional_properties == {"password": "[redacted:secret:1]"}
+    assert (found["plain"], found["finding"]) == ([{"token": MARK}], Finding(MARK))
+    assert found["parts"] == (MARK, {MARK, "x"}, 3)
+    assert found["long"] == Finding(f"{'é' * 70_000} {MARK}")
+    assert all(found[name] == values[name] for name in ("when", "data", "run", "twice"))
+
+
+def test_a_rule_that_changes_nothing_leaves_checkpoints_as_they_are(state: Client) -> None:
+    asked: list[str] = []
+
+    def as_it_is(text: str) -> str:
+        asked.append(text)
+        return text
+
+    storage = CrdtCheckpointStorage(state, allowed_checkpoint_types=[f"{Finding.__module__}:Finding"], redact=as_it_is)
+    values = {"finding": Finding("x"), "many": [Finding(str(n)) for n in range(300)], "run": WorkflowRunState.IDLE}
+    asyncio.run(storage.save(checkpoint("w", 1, **values)))
+    assert asyncio.run(storage.load("w/1")).state == values
+    assert "x" in asked
+    assert not {"Finding", Finding.__module__} & {*asked}, "names of classes are no texts"
+
+
+def test_a_rule_is_applied_to_all_texts_of_messages_before_they_are_written(state: Client) -> None:
+    history = CrdtHistoryProvider(state, redact=Redactor().text)
+    said = [Message("user", [f"it is {SECRET}"]), Message("assistant", ["so be it"])]
+    asyncio.run(history.save_messages("s", said))
+    asyncio.run(history.save_messages("s", [*said, Message("user", ["and?"])]))  # all that was said
+    assert SECRET not in str(state.log("agent-framework/messages/s"))
+    found = [each.text for each in asyncio.run(history.get_messages("s"))]
+    assert found == [f"it is {MARK}", "so be it", "and?"]

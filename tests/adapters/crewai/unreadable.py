@@ -13,6 +13,7 @@ from crewai.memory.types import MemoryRecord
 
 from crdtsync import Client
 from crdtsync.adapters.crewai import CrdtFlowPersistence, CrdtMemoryStorage
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 OTHERS: list[Any] = ["text", {"n": 1}, 7, {"state": 3, "record": 3, "context": "{"}]
@@ -70,3 +71,39 @@ def test_what_was_deleted_does_not_come_back(state: Client) -> None:
     state.set("crewai/flows/17", "text")
     with pytest.raises(ValueError, match="crewai/flows/17 cannot be read, and held nothing before that can"):
         flows.load_state("17")
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+MARK = "[redacted:github-token:1]"
+
+
+def test_a_rule_is_applied_to_all_texts_before_they_are_written(state: Client) -> None:
+    flows = CrdtFlowPersistence(state, redact=Redactor().text)
+    storage = CrdtMemoryStorage(state, redact=Redactor().text)
+    held = {"deep": [{"token": SECRET}], "password": "hunter2Xy!9"}
+    flows.save_state("1", "step", held)
+    context = PendingFeedbackContext(
+        flow_id="2", flow_class="Report", method_name="review", method_output=f"is it {SECRET}?", message="?",
+        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    flows.save_pending_feedback("2", context, held)
+    storage.save([MemoryRecord(id="3", content=f"it is {SECRET}", embedding=[1.0, 0.0], metadata={"by": SECRET})])
+    assert len(state.items("crewai/")) == 4
+    assert SECRET not in str(state.items("crewai/"))
+    plain = {"deep": [{"token": MARK}], "password": "[redacted:secret:1]"}
+    assert flows.load_state("1") == plain
+    waits = flows.load_pending_feedback("2")
+    assert waits is not None
+    assert (waits[0], waits[1].method_output) == (plain, f"is it {MARK}?")
+    record = storage.get_record("3")
+    assert record is not None
+    assert (record.content, record.metadata, record.embedding) == (f"it is {MARK}", {"by": MARK}, [1.0, 0.0])
+
+
+def test_a_flow_that_was_made_anew_without_its_rule_writes_nothing(state: Client) -> None:
+    """CrewAI makes a persistence from what a flow has stored, where a rule has no place."""
+    stored = CrdtFlowPersistence(SOCKET, redact=Redactor().text).model_dump(mode="json")
+    made = CrdtFlowPersistence.model_validate(stored)
+    with pytest.raises(ValueError, match="give the flow redact= again"):
+        made.save_state("1", "step", {"token": SECRET})
+    assert state.keys("crewai/") == []

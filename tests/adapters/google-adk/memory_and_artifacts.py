@@ -21,6 +21,7 @@ from google.genai import types
 
 from crdtsync import Client
 from crdtsync.adapters.google_adk import CrdtArtifactService, CrdtMemoryService
+from crdtsync.sessions.redaction.redactor import Redactor
 
 pytestmark = pytest.mark.asyncio
 
@@ -235,3 +236,28 @@ async def test_what_is_no_memory_is_not_found(state: Client, caplog: pytest.LogC
     found = (await memory.search_memory(**ADA, query="x")).memories
     assert [each.id for each in found] == ["m"]
     assert "an element of google-adk/memory/chat/ada/another cannot be read, and is left out" in caplog.text
+
+
+# -- both -------------------------------------------------------------------------------------------------------
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+async def test_a_rule_is_applied_to_all_texts_before_they_are_written(state: Client) -> None:
+    redact = Redactor().text
+    memory, artifacts = CrdtMemoryService(state, redact=redact), CrdtArtifactService(state, redact=redact)
+    said = types.Content(parts=[types.Part(text=f"it is {SECRET}")])
+    known = MemoryEntry(id="m", content=said, author="ada", custom_metadata={"password": "hunter2Xy!9"})
+    await memory.add_memory(app_name="chat", user_id="ada", memories=[known])
+    file: dict[str, Any] = {**ADA, "session_id": "17", "filename": "a.txt"}
+    await artifacts.save_artifact(**file, artifact=types.Part(text=f"or {SECRET}"), custom_metadata={"by": SECRET})
+    entries = state.entries("google-adk/")
+    assert len(entries) == 2
+    assert all(SECRET not in str((entry.value, entry.meta)) for entry in entries)
+    mark = "[redacted:github-token:1]"
+    (found,) = (await memory.search_memory(app_name="chat", user_id="ada", query="it")).memories
+    assert found.content.parts[0].text == f"it is {mark}"
+    assert found.custom_metadata == {"password": "[redacted:secret:1]"}
+    part = await artifacts.load_artifact(**file)
+    assert part is not None
+    assert part.text == f"or {mark}"

@@ -27,6 +27,7 @@ from google.genai import types
 from crdtsync import Client
 from crdtsync.adapters.google_adk import CrdtSessionService
 from crdtsync.errors import TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 pytestmark = pytest.mark.asyncio
 
@@ -298,3 +299,25 @@ async def test_what_is_no_session_or_state(ours: CrdtSessionService, caplog: pyt
         await ours.get_session(**ADA, session_id="18")
     await ours.append_event(read, event("hello", at=5.0))
     assert texts(await ours.get_session(**ADA, session_id="17")) == ["hello"]
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+async def test_a_rule_is_applied_to_all_texts_before_they_are_written(ours: CrdtSessionService) -> None:
+    with CrdtSessionService(SOCKET, redact=Redactor().text) as service:
+        begun = {"token": SECRET, "user:password": "hunter2Xy!9", "app:deep": [{"key": SECRET}]}
+        session = await service.create_session(**ADA, session_id="s", state=begun)
+        content = types.Content(role="user", parts=[types.Part(text=f"it is {SECRET}")])
+        event = Event(author="user", content=content, actions=EventActions(state_delta={"said": SECRET}))
+        await service.append_event(session, event)
+        found = await service.get_session(**ADA, session_id="s")
+    assert found is not None
+    mark = "[redacted:github-token:1]"
+    assert found.events[0].content.parts[0].text == f"it is {mark}"
+    assert (found.events[0].id, found.state["said"]) == (event.id, mark)
+    assert [found.state[name] for name in begun] == [mark, "[redacted:secret:1]", [{"key": mark}]]
+    state = ours._client
+    held = [state.log(key) if "/events/" in key else state.get(key) for key in state.keys("google-adk/")]
+    assert len(held) == 4
+    assert SECRET not in str(held)

@@ -25,6 +25,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from crdtsync import Client
 from crdtsync.adapters.llama_index import CrdtChatStore, CrdtKVStore, CrdtMemoryStore
 from crdtsync.errors import TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 ARCHIVED, ACTIVE = MessageStatus.ARCHIVED, MessageStatus.ACTIVE
@@ -226,3 +227,24 @@ def test_of_a_value_that_cannot_be_read_the_one_before_counts(state: Client, cap
     state.set("llama-index/data/data/c", "text")
     with pytest.raises(ValueError, match="held nothing before that can"):
         store.get("c")
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+MARK = "[redacted:github-token:1]"
+
+
+def test_a_rule_is_applied_to_all_texts_before_they_are_written(state: Client) -> None:
+    redact = Redactor().text
+    memory, chat = CrdtMemoryStore(state, redact=redact), CrdtChatStore(state, redact=redact)
+    values = CrdtKVStore(state, redact=redact)
+    asyncio.run(memory.add_messages("a", said(f"one {SECRET}", "two")))
+    asyncio.run(memory.archive_oldest_messages("a", 1))
+    asyncio.run(memory.add_messages("a", said(f"old {SECRET}"), ARCHIVED))
+    chat.set_messages("b", said(f"three {SECRET}"))
+    values.put("k", {"deep": [{"token": SECRET}], "password": "hunter2Xy!9"})
+    found = [state.get(key) if "/data/" in key else state.log(key) for key in state.keys("llama-index/")]
+    assert len(found) == 4
+    assert SECRET not in str(found)
+    assert texts(asyncio.run(memory.get_messages("a", None))) == [f"one {MARK}", f"old {MARK}", "two"]
+    assert texts(chat.get_messages("b")) == [f"three {MARK}"]
+    assert values.get("k") == {"deep": [{"token": MARK}], "password": "[redacted:secret:1]"}

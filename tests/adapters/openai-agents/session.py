@@ -12,8 +12,9 @@ import pytest
 from agents.memory import Session
 
 from crdtsync import Client
-from crdtsync.adapters.openai_agents import CrdtSession
+from crdtsync.adapters.openai_agents import AdvancedCrdtSession, CrdtSession
 from crdtsync.errors import TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 
@@ -74,3 +75,23 @@ def test_what_is_no_item_is_left_out(session: CrdtSession, caplog: pytest.LogCap
         popped: list[Any] = [asyncio.run(session.pop_item()) for _ in range(3)]
         assert popped == [message("2"), message("1"), None]
         assert state.log(log) == others
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+@pytest.mark.parametrize("kind", [CrdtSession, AdvancedCrdtSession])
+def test_a_rule_is_applied_to_all_texts_before_they_are_written(kind: type[CrdtSession]) -> None:
+    call = {"type": "function_call", "call_id": "1", "name": "login", "arguments": '{"password": "hunter2Xy!9"}'}
+    with Client(SOCKET, agent="tester") as state, kind("redacted", state, redact=Redactor().text) as session:
+        asyncio.run(session.add_items([message(f"it is {SECRET}"), call]))
+        if isinstance(session, AdvancedCrdtSession):
+            asyncio.run(session.add_items([message("and?")]))
+            asyncio.run(session.create_branch_from_turn(2))
+            assert len(asyncio.run(session.get_items())) == 2
+        found = asyncio.run(session.get_items())
+        logs = [state.log(each.key) for each in state.entries("openai-agents/redacted") if each.kind == "log"]
+    assert found[0] == message("it is [redacted:github-token:1]")
+    assert found[1]["arguments"] == '{"password": "[redacted:secret:1]"}'
+    assert len(logs) == 1 + (kind is AdvancedCrdtSession)
+    assert SECRET not in str(logs)

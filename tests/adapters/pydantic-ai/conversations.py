@@ -24,6 +24,7 @@ from pydantic_ai.usage import RunUsage
 from crdtsync import Client
 from crdtsync.adapters.pydantic_ai import CrdtConversationStore
 from crdtsync.errors import TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 pytestmark = pytest.mark.asyncio
 
@@ -274,3 +275,21 @@ async def test_a_sibling_that_cannot_be_read_is_no_branch(ours: CrdtConversation
     assert record is not None
     assert record.branches == []
     assert texts((await loaded(ours, "17")).messages) == ["a"]
+
+
+SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+
+
+async def test_a_rule_is_applied_to_all_texts_before_they_are_written(state: Client) -> None:
+    store = CrdtConversationStore(state, redact=Redactor().text)
+    call = ToolCallPart("login", {"password": "hunter2Xy!9"}, tool_call_id="1")
+    talk = conversation("c", f"it is {SECRET}", "two")
+    talk.deferred_tool_requests = DeferredToolRequests(calls=[call])
+    await store.save(talk)
+    assert len(state.keys("pydantic-ai/")) == 3
+    assert not any(word in str(state.items("pydantic-ai/")) for word in (SECRET, "hunter2"))
+    found = await store.load("c")
+    assert found is not None
+    assert texts(found.messages) == ["it is [redacted:github-token:1]", "two"]
+    assert found.deferred_tool_requests is not None
+    assert found.deferred_tool_requests.calls[0].args == {"password": "[redacted:secret:1]"}

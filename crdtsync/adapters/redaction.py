@@ -1,0 +1,36 @@
+"""A rule for texts, such as one that takes out secrets, applied to what an adapter is about to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Rule = Callable[[str], str]
+
+
+def redacted(rule: Rule | None, value: Any, name: object = "", within: Callable[[Any], Any] | None = None) -> Any:
+    """``value`` with the rule applied to each text in it, but for the keys of dicts; without a rule as it is.
+
+    ``within`` is asked first of each value: what it is with the rule applied, or None if nothing about it is special.
+    """
+    if rule is None:
+        return value
+    if within is not None and (found := within(value)) is not None:
+        return found
+    if isinstance(value, str):
+        return _text(rule, value, name)
+    if isinstance(value, dict):
+        return {key: redacted(rule, each, key, within) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(rule, each, name, within) for each in value]
+    return value
+
+
+def _text(rule: Rule, text: str, name: object) -> str:
+    """A text after the rule, which sees what it lets pass again with its name: ``password: …`` says more than ``…``."""
+    found = rule(text)
+    before = f"{name}: "
+    if found != text or not isinstance(name, str) or not name:
+        return found
+    told = rule(before + text)
+    return told[len(before) :] if told.startswith(before) else text
