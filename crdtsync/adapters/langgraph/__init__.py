@@ -20,12 +20,13 @@ Modules:
 - ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
 - ``branching``: which branches a thread has, and what one of them has added
-- ``redaction``: a rule for the texts in what is written, such as one against secrets
+- ``redaction``: a rule for texts, such as one against secrets, in what LangGraph has encoded
 - ``records``: bytes of any length as keys, and whether they are whole
 - ``other_savers``: checkpoints of other checkpointers
 - ``store``: the store
 - ``async_store_calls``, ``store_calls``: what it does
 - ``items``: its items as keys, and which of them a search finds
+- ``vectors``: what the texts of items mean
 
 May import: the public client, ``crdtsync.context``, ``crdtsync.errors``, ``langgraph.checkpoint``, ``langgraph.store``
 and ormsgpack, which LangGraph brings; ``branching`` LangGraph's channels, once it is given a graph. It is an extra:

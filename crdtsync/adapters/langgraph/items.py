@@ -1,6 +1,6 @@
 """Items of LangGraph's store as keys, and which of them a search finds. No network.
 
-langgraph/store/NAMESPACE/…/KEY    {"value": {…}, "created": …, "updated": …, "index": …}
+langgraph/store/NAMESPACE/…/KEY    {"value": {…}, "created": …, "updated": …, "index": …, "vectors": […]}
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import SearchItem, get_text_at_path
 
 from crdtsync.adapters.keys import Keys
+from crdtsync.adapters.langgraph.vectors import is_vectors, likeness
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.context.compact.words import content_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langgraph.store.base import ListNamespacesOp, MatchCondition, PutOp, SearchOp
 
@@ -28,10 +30,15 @@ REFRESH_AFTER = 0.1  # of its time to live: an item that was written since then 
 
 
 class Items:
-    """From items to keys, and back."""
+    """From items to keys, and back; ``redact`` changes the texts of values before they are written."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, redact: Rule | None = None) -> None:
         self._keys = Keys(prefix)
+        self._redact = redact
+
+    def put(self, op: PutOp) -> PutOp:
+        """What is written for an operation."""
+        return op if op.value is None else op._replace(value=redacted(self._redact, dict(op.value)))
 
     def key(self, namespace: tuple[str, ...], key: str) -> str:
         """The key of an item."""
@@ -66,15 +73,17 @@ def is_item(stored: Any) -> bool:
         return False
     index = stored.get("index")
     has_paths = index is None or index is False or (isinstance(index, list) and all(isinstance(x, str) for x in index))
-    return has_paths and all(isinstance(stored.get(name), str) for name in ("created", "updated"))
+    has_vectors = is_vectors(stored.get("vectors", []))
+    return has_paths and has_vectors and all(isinstance(stored.get(name), str) for name in ("created", "updated"))
 
 
-def stored_item(op: PutOp, held: Entry | None) -> dict[str, Any]:
+def stored_item(op: PutOp, held: Entry | None, vectors: Sequence[bytes]) -> dict[str, Any]:
     """What is written for an item; it was made when the one that it replaces was made."""
     now = datetime.now(UTC).isoformat()
     created = held.value["created"] if held is not None and is_item(held.value) else now
     index = op.index if op.index is None or op.index is False else [*op.index]
-    return {"value": dict(op.value or {}), "created": created, "updated": now, "index": index}
+    stored = {"value": op.value, "created": created, "updated": now, "index": index}
+    return {**stored, "vectors": [*vectors]} if vectors else stored
 
 
 def is_stale(entry: Entry) -> bool:
@@ -114,12 +123,20 @@ def _compare(value: Any, operator: str, operand: Any) -> bool:
     return {"$gt": left > right, "$gte": left >= right, "$lt": left < right, "$lte": left <= right}[operator]
 
 
-def chosen(op: SearchOp, found: list[tuple[SearchItem, Mapping[str, Any]]]) -> list[SearchItem]:
-    """The items that a search gives: those with words of the query first, then the others; the newest first in each."""
+def chosen(
+    op: SearchOp, found: list[tuple[SearchItem, Mapping[str, Any]]], asked: bytes | None = None
+) -> list[SearchItem]:
+    """The items that a search gives: those that fit the query first, then the others; the newest first in each.
+
+    They fit by their words, or, if the query's vector is given as ``asked``, by what they mean.
+    """
     order = sorted(found, key=lambda pair: (pair[1]["updated"], pair[0].namespace, pair[0].key), reverse=True)
-    if op.query:
+    if op.query and asked is None:
         _score(op.query, order)
-        order.sort(key=lambda pair: -(pair[0].score or 0.0))
+    elif asked is not None:
+        for item, stored in order:
+            item.score = likeness(stored, asked)
+    order.sort(key=lambda pair: (pair[0].score is None, -(pair[0].score or 0.0)))
     return [item for item, _ in order[op.offset : op.offset + op.limit]]
 
 

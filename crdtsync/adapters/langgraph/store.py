@@ -11,11 +11,12 @@ from langgraph.store.base import BaseStore
 
 from crdtsync.adapters.langgraph.async_store_calls import AsyncStoreCalls
 from crdtsync.adapters.langgraph.store_calls import StoreCalls
+from crdtsync.adapters.redaction import Rule
 from crdtsync.client import AsyncSession, Session
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from langgraph.store.base import Op, Result, TTLConfig
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
 
 class CrdtStore(StoreCalls, BaseStore):
@@ -24,12 +25,15 @@ class CrdtStore(StoreCalls, BaseStore):
     ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
     with ``prefix``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on
     so many hosts'.
-    A value has at most 1 MiB. Where two hosts put one item at once, the newer one is read; the next put or delete
-    settles it.
+    A value has at most 1 MiB, with its vectors. Its texts go through the rule ``redact`` before they are written. Where
+    two hosts put one item at once, the newer one is read; the next put or delete settles it.
 
-    A search reads all items below its namespace; with ``query`` it ranks them by words. Times to live are minutes, as
-    LangGraph has them, and begin anew when an item is read, unless it was written in the last tenth of its time;
-    ``ttl`` has LangGraph's defaults.
+    A search reads all items below its namespace; with ``query`` it ranks them by words, or, if ``index`` says how to
+    embed a text, by meaning, as LangGraph's other stores do. Items that were put without vectors come last then. A
+    function that embeds asynchronously is for :class:`AsyncCrdtStore`.
+
+    Times to live are minutes, as LangGraph has them, and begin anew when an item is read, unless it was written in the
+    last tenth of its time; ``ttl`` has LangGraph's defaults.
 
     Use it as ``with CrdtStore() as store``, or close a client of your own.
     """
@@ -42,9 +46,11 @@ class CrdtStore(StoreCalls, BaseStore):
         *,
         prefix: str = "langgraph",
         ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix, w)
+        super().__init__(client, prefix, w, redact, index)
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -71,9 +77,11 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
         *,
         prefix: str = "langgraph",
         ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
         w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix, w)
+        super().__init__(client, prefix, w, redact, index)
         self.ttl_config = ttl
         self._loop = asyncio.get_running_loop()
 

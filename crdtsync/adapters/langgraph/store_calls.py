@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
+from crdtsync.adapters.langgraph.vectors import Vectors, packed, queries
+from crdtsync.adapters.redaction import Rule
 from crdtsync.client import Client, Session
 from crdtsync.errors import TooLarge
 
 if TYPE_CHECKING:
-    from langgraph.store.base import Item, Op, Result, SearchItem
+    from langgraph.store.base import IndexConfig, Item, Op, Result, SearchItem
 
     from crdtsync.client import Entry
 
@@ -27,10 +29,18 @@ CHANGE_OPERATIONS = 500
 class StoreCalls:
     """The calls of a store, on a client or the path of a daemon's socket."""
 
-    def __init__(self, client: Session | str | os.PathLike[str] | None, prefix: str, w: int | str | None) -> None:
+    def __init__(
+        self,
+        client: Session | str | os.PathLike[str] | None,
+        prefix: str,
+        w: int | str | None,
+        redact: Rule | None,
+        index: IndexConfig | None,
+    ) -> None:
         self._owned = None if isinstance(client, Session) else Client(client)
         self._client = client if isinstance(client, Session) else self._owned or Client()
-        self._items = Items(prefix)
+        self._items = Items(prefix, redact)
+        self._vectors = None if index is None else Vectors(index)
         self._w: Any = w
 
     def close(self) -> None:
@@ -48,6 +58,8 @@ class StoreCalls:
 
     def run(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations. Reads show what was there before; then all writes are one change, where they fit into one."""
+        ops = [*ops]
+        asked = {} if self._vectors is None else {each: self._asked(each) for each in queries(ops)}
         results: list[Result] = []
         puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
         for op in ops:
@@ -55,19 +67,31 @@ class StoreCalls:
             if isinstance(op, GetOp):
                 results.append(self._get(op))
             elif isinstance(op, SearchOp):
-                results.append(self._search(op))
+                results.append(self._search(op, asked.get(op.query)))
             elif isinstance(op, ListNamespacesOp):
                 keys = self._client.keys(self._items.below(()))
                 results.append(namespaces(op, map(self._items.namespace, keys)))
             elif isinstance(op, PutOp):
-                puts[op.namespace, op.key] = op
+                puts[op.namespace, op.key] = self._items.put(op)
                 results.append(None)
             else:
                 message = f"a store cannot do {type(op).__name__}"
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
+        vectors = self._embedded(puts.values())
         for first in range(0, len(puts), CHANGE_OPERATIONS):
-            self._put([*puts.values()][first : first + CHANGE_OPERATIONS])
+            self._put([*puts.values()][first : first + CHANGE_OPERATIONS], vectors)
         return results
+
+    def _asked(self, query: str) -> bytes | None:
+        """What a query means, as a vector; None if only its words count."""
+        return None if self._vectors is None else packed(self._vectors.embeddings.embed_query(query))
+
+    def _embedded(self, puts: Collection[PutOp]) -> dict[str, bytes]:
+        """The vectors of the texts that are looked at in what is put."""
+        if self._vectors is None or not (texts := self._vectors.wanted(puts)):
+            return {}
+        made = self._vectors.embeddings.embed_documents(texts)
+        return dict(zip(texts, map(packed, made), strict=True))
 
     def _get(self, op: GetOp) -> Item | None:
         entry = self._client.entry(self._items.key(op.namespace, op.key))
@@ -76,7 +100,7 @@ class StoreCalls:
             self._refresh([entry])
         return item
 
-    def _search(self, op: SearchOp) -> list[SearchItem]:
+    def _search(self, op: SearchOp, asked: bytes | None) -> list[SearchItem]:
         found: dict[str, tuple[Entry, SearchItem]] = {}
         wanted = (op.filter or {}).items()
         start = None
@@ -87,7 +111,7 @@ class StoreCalls:
                 if item is not None and all(matches(item.value.get(name), said) for name, said in wanted):
                     found[entry.key] = entry, item
             start = page[-1].key
-        shown = chosen(op, [(item, entry.value) for entry, item in found.values()])
+        shown = chosen(op, [(item, entry.value) for entry, item in found.values()], asked)
         if op.refresh_ttl:
             self._refresh([found[self._items.key(item.namespace, item.key)][0] for item in shown])
         return shown
@@ -99,7 +123,7 @@ class StoreCalls:
                 if is_stale(entry):
                     batch.touch(entry.key, entry.ttl)
 
-    def _put(self, ops: Sequence[PutOp]) -> None:
+    def _put(self, ops: Sequence[PutOp], vectors: Mapping[str, bytes]) -> None:
         """Write items as one change; those that do not fit into one, as several."""
         try:
             with self._client.batch(w=self._w) as batch:
@@ -109,11 +133,12 @@ class StoreCalls:
                     seen = None if held is None else held.version  # with what others wrote meanwhile
                     if op.value is not None:
                         ttl = None if op.ttl is None else op.ttl * 60
-                        batch.set(key, stored_item(op, held), ttl=ttl, seen=seen)
+                        texts = [] if self._vectors is None else self._vectors.texts(op)
+                        batch.set(key, stored_item(op, held, [vectors[text] for text in texts]), ttl=ttl, seen=seen)
                     elif held is not None:
                         batch.delete(key, seen=seen)
         except TooLarge:
             if len(ops) == 1:
                 raise
-            self._put(ops[: len(ops) // 2])
-            self._put(ops[len(ops) // 2 :])
+            self._put(ops[: len(ops) // 2], vectors)
+            self._put(ops[len(ops) // 2 :], vectors)

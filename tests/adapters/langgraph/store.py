@@ -18,6 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtStore, CrdtStore
 from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
 NAMESPACES = [("a",), ("a", "b"), ("a", "b", "c/d"), ("a", "x"), ("b", "b"), ("users", "é 1"), ("users", "2", "b")]
@@ -108,6 +109,119 @@ def test_it_does_what_the_one_in_memory_does(seed: int, is_async: bool, state: C
             await asyncio.to_thread(same, store, store.batch)
 
     asyncio.run(main())
+
+
+WORDS = ["cold", "cache", "red", "blue", "restart", "ship", "friday", "cello", "pizza"]
+
+
+def counts(texts: list[str]) -> list[list[float]]:
+    """What a text means, as far as anybody needs to know here: how often it has each letter."""
+    return [[float(text.lower().count(letter)) for letter in "abcdefghiklnoprstz"] for text in texts]
+
+
+async def later(texts: list[str]) -> list[list[float]]:
+    return counts(texts)
+
+
+def by_score(items: list[Any]) -> list[Any]:
+    """What a search found, with those of one score in one order."""
+    return sorted((-round(item.score, 5), item.namespace, item.key) for item in items if item.score is not None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
+def test_it_finds_by_meaning_what_the_one_in_memory_does(seed: int, is_async: bool, state: Client) -> None:
+    rng = random.Random(seed)
+    fields = rng.choice([None, ["text"], ["text", "deep.notes[*]"]])
+    index: Any = {"dims": 18, "embed": counts, **({} if fields is None else {"fields": fields})}
+    memory = InMemoryStore(index=index)
+    numbers = iter(range(10_000))  # the one in memory cannot put one text twice at once
+
+    def put() -> PutOp:
+        lines = [f"{' '.join(rng.choices(WORDS, k=4))} {next(numbers)}" for _ in range(3)]
+        value = {"text": lines[0], "n": rng.randrange(3), "deep": {"notes": lines[1:]}}
+        paths = rng.choice([None, None, None, False, ["deep.notes[*]"]])
+        namespace, key = rng.choice(NAMESPACES), rng.choice(KEYS)
+        memory._vectors[namespace].pop(key, None)  # there, vectors of paths that are gone are found
+        return PutOp(namespace, key, value if rng.random() < 0.9 else None, paths)
+
+    def same(ours: BaseStore, batch: Any) -> None:
+        for _ in range(10):
+            puts = {(op.namespace, op.key): op for op in (put() for _ in range(4))}
+            batch([*puts.values()])
+            memory.batch([*puts.values()])
+            query, where = " ".join(rng.choices(WORDS, k=2)), rng.choice([None, {"n": 1}])
+            for prefix, limit in ((("a",), 100), ((), 100), ((), 3)):
+                op = SearchOp(prefix, where, limit, 0, query)
+                (found,), (wanted,) = batch([op]), memory.batch([op])
+                if limit == 100:
+                    assert by_score(found) == by_score(wanted)
+                    assert sorted(map(said, found), key=repr) == sorted(map(said, wanted), key=repr)
+                else:
+                    scores = [[item.score for item in each if item.score is not None] for each in (found, wanted)]
+                    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+                assert [item.score is None for item in found] == sorted(item.score is None for item in found)
+
+    if not is_async:
+        with CrdtStore(SOCKET, index=index) as store:
+            same(store, store.batch)
+        return
+
+    async def main() -> None:
+        async with AsyncCrdtStore(SOCKET, index={**index, "embed": later}) as store:
+            await asyncio.to_thread(same, store, store.batch)
+
+    asyncio.run(main())
+
+
+def test_vectors_that_nobody_can_compare_do_no_harm(state: Client) -> None:
+    """Of another model, of a store without an index, or not those of a store at all."""
+    store = CrdtStore(state, index={"dims": 18, "embed": counts, "fields": ["text"]})
+    CrdtStore(state).put(("m",), "plain", {"text": "pizza"})
+    short = CrdtStore(state, index={"dims": 2, "embed": lambda texts: [[1.0, 2.0] for _ in texts]})
+    short.put(("m",), "short", {"text": "pizza"})
+    for name in ("pizza", "pasta"):
+        store.put(("m",), name, {"text": name})
+    store.put(("m",), "empty", {"text": "???"})
+    whole = state.get("langgraph/store/m/pizza")
+    for number, vectors in enumerate(["x", [b"abc"], [3], {"a": b""}]):
+        state.set(f"langgraph/store/m/junk{number}", {**whole, "vectors": vectors})
+    state.set("langgraph/store/m/odd", {**whole, "vectors": [b"\xff" * 72]})  # 18 times what is no number
+    found = [(item.key, item.score and round(item.score, 3)) for item in store.search(("m",), query="PIZZA")]
+    assert found[0] == ("pizza", 1.0)
+    assert found[1][0] == "pasta"
+    assert found[2] == ("empty", 0.0)
+    assert sorted(found[3:]) == [("odd", None), ("plain", None), ("short", None)]
+    item = CrdtStore(state).get(("m",), "pizza")
+    assert item is not None
+    assert item.value == {"text": "pizza"}
+
+
+def test_what_cannot_be_embedded_is_not_put(state: Client) -> None:
+    def fails(texts: list[str]) -> list[list[float]]:
+        raise OSError("no route to the model")
+
+    store = CrdtStore(state, index={"dims": 2, "embed": fails})
+    with pytest.raises(OSError, match="no route"):
+        store.put(("m",), "k", {"text": "pizza"})
+    assert state.keys("langgraph/") == []
+
+
+def test_a_rule_is_applied_before_an_item_is_embedded_and_written(state: Client) -> None:
+    embedded: list[str] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.extend(texts)
+        return counts(texts)
+
+    secret = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    store = CrdtStore(state, index={"dims": 18, "embed": embed}, redact=Redactor().text)
+    store.put(("m",), "k", {"text": f"it is {secret}", "deep": [{"password": "hunter2Xy!9", "n": 1}]})
+    item = store.get(("m",), "k")
+    assert item is not None
+    mark = "[redacted:secret:1]"
+    assert item.value == {"text": "it is [redacted:github-token:1]", "deep": [{"password": mark, "n": 1}]}
+    assert all(secret not in text and "hunter2" not in text for text in [*embedded, str(state.items("langgraph/"))])
 
 
 def test_bad_requests_are_refused_as_there(store: CrdtStore) -> None:

@@ -1,0 +1,67 @@
+"""What the texts of items mean, as vectors: by the ``index`` that LangGraph's stores take. No network.
+
+A vector has the length 1, so the cosine of two is their product. It is stored as floats of 32 bits, with its item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite, sqrt
+from operator import mul
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any
+
+from langgraph.store.base import PutOp, SearchOp, ensure_embeddings, get_text_at_path
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import IndexConfig
+
+FLOAT_BYTES = 4
+
+
+class Vectors:
+    """Which texts of operations must be embedded, and what came of it."""
+
+    def __init__(self, index: IndexConfig) -> None:
+        self.embeddings: Embeddings = ensure_embeddings(index["embed"])
+        self._fields = index.get("fields") or ["$"]
+
+    def texts(self, op: PutOp) -> list[str]:
+        """The texts of an item that a search looks at, each with a vector of its own."""
+        if op.index is False or op.value is None:
+            return []
+        return [text for path in op.index or self._fields for text in get_text_at_path(op.value, path)]
+
+    def wanted(self, puts: Iterable[PutOp]) -> list[str]:
+        """What is to be embedded before these are written."""
+        return [*dict.fromkeys(text for op in puts for text in self.texts(op))]
+
+
+def queries(ops: Iterable[Any]) -> list[str]:
+    """What is to be embedded before these are done."""
+    return [*dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query)]
+
+
+def packed(vector: Sequence[float]) -> bytes:
+    """A vector as it is stored."""
+    length = sqrt(sum(map(mul, vector, vector)))
+    return pack(f"<{len(vector)}f", *(number / length if length else 0.0 for number in vector))
+
+
+def is_vectors(stored: Any) -> bool:
+    """Whether a store has written this."""
+    return isinstance(stored, list) and all(isinstance(x, bytes) and len(x) % FLOAT_BYTES == 0 for x in stored)
+
+
+def likeness(stored: Mapping[str, Any], asked: bytes) -> float | None:
+    """How much the best text of an item says what was asked, 1.0 quite; None if it has no vectors of this length."""
+    numbers = _unpacked(asked)
+    found = [
+        sum(map(mul, numbers, _unpacked(vector))) for vector in stored.get("vectors", ()) if len(vector) == len(asked)
+    ]
+    return max(filter(isfinite, found), default=None)
+
+
+def _unpacked(vector: bytes) -> tuple[float, ...]:
+    return unpack(f"<{len(vector) // FLOAT_BYTES}f", vector)
