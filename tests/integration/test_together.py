@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crdtsync import AsyncClient, Client
-from crdtsync.client import Event
+from crdtsync.client import Event, Session
 from crdtsync.coordination import Reaction
 from crdtsync.errors import InvalidRequest, Timeout, Unresolved, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
@@ -206,6 +207,34 @@ def test_a_reaction_to_its_own_counter_and_set_is_a_loop_too(daemon: Daemon):
     run.result()
     assert reaction.handled == 3
     assert (state.get("loop/count"), len(state.members("loop/set"))) == (5, 4)
+
+
+@pytest.mark.parametrize(
+    "put, remove",
+    [
+        (lambda state: state.set("loop", 1), lambda state: state.delete("loop")),
+        (lambda state: state.add("loop", 1), lambda state: state.discard("loop", 1)),
+        (lambda state: state.merge("loop", {"a": 1}), lambda state: state.drop("loop", "a")),
+    ],
+    ids=["delete", "discard", "drop"],
+)
+def test_who_removes_what_comes_and_puts_what_goes_is_in_a_loop_too(
+    daemon: Daemon, put: Callable[[Session], object], remove: Callable[[Session], object]
+):
+    state = daemon.client("bot")
+
+    def handle(event: Event) -> None:
+        (put if event.event == "delete" else remove)(state)
+
+    reaction = state.on("loop", handle, role="bot", own=True, rounds=4)
+    run = beside(reaction.run)
+    wait_until(lambda: state.get("progress/bot"))
+    put(daemon.client("ann"))
+    wait_until(lambda: reaction.loops)
+    reaction.stop()
+    run.result()
+    assert reaction.handled == 4
+    assert state.get("loop"), "it was put once more after the second removal"
 
 
 def test_reactions_to_everything_leave_the_records_of_reactions_alone(daemon: Daemon):

@@ -59,6 +59,7 @@ def set_value(
 def delete(context: Context, key: str, seen: Seen) -> Write[bool]:
     """Delete a key; whether it existed."""
     arguments: Arguments = {"key": key}
+    add_options(arguments, None, None, None)
     waits = context.add_removal_context(arguments, key, seen)
 
     def learn(reply: Any, _: str, __: bool) -> bool:
@@ -165,6 +166,7 @@ def drop(context: Context, key: str, field: str, seen: Seen) -> Write[bool]:
 def _removal(context: Context, operation: str, key: str, arguments: Arguments, seen: Seen) -> Write[bool]:
     """What had been read still covers what is left of it."""
     arguments = {"key": key, **arguments}
+    add_options(arguments, None, None, None)
     waits = context.add_removal_context(arguments, key, seen)
     return Write(context, operation, arguments, lambda reply, _, __: bool(reply["existed"]), waits=waits)
 

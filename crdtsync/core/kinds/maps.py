@@ -116,8 +116,9 @@ def _drop(draft: Draft, args: Arguments) -> Result:
     seen, behind = draft.seen(args)
     held = draft.part(key, Kind.MAP, field)
     gone = held if seen is None else draft.covered(held, seen, others=True)
+    attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     if gone:
-        draft.add(Op(key, field, Kind.MAP, None, None, tuple(entry.dot for entry in gone), None))
+        draft.add(Op(key, field, Kind.MAP, None, None, tuple(entry.dot for entry in gone), attrs))
     return {"existed": bool(draft.shown(gone)), "behind": behind}
 
 

@@ -104,8 +104,9 @@ def _discard(draft: Draft, args: Arguments) -> Result:
     gone = held if seen is None else draft.covered(held, seen, others=True)
     was, left = len(draft.shown(held)), len(draft.shown(held)) - len(draft.shown(gone))
     length = draft.parts(key, Kind.SET) - (was > 0 and left == 0)
+    attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     if gone:
-        draft.add(Op(key, sub, Kind.SET, None, None, tuple(entry.dot for entry in gone), None))
+        draft.add(Op(key, sub, Kind.SET, None, None, tuple(entry.dot for entry in gone), attrs))
     return {"existed": left < was, "length": length, "behind": behind}
 
 

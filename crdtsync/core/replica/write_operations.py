@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crdtsync.core.crdt.read_context import NotYet, removals
-from crdtsync.core.kinds.arguments import Arguments, Result
+from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.base import Write
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.replica.bring_back import bring_back
@@ -26,8 +26,9 @@ def _delete(draft: Draft, args: Arguments) -> Result:
     held = draft.held(key)
     seen, behind = draft.seen(args)
     gone = held if seen is None else draft.covered(held, seen, others=True)
+    attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     for removes in removals(gone, seen):
-        draft.add(Op(key, None, gone[-1].kind, None, None, removes, None))
+        draft.add(Op(key, None, gone[-1].kind, None, None, removes, attrs))
     return {"existed": any(not entry.is_expired(draft.now_ms) for entry in gone), "behind": behind}
 
 

@@ -252,12 +252,13 @@ class AsyncCoordinationMethods(AsyncMethods):
         ``handler`` gets each :class:`~crdtsync.client.Event`, in causal order, from the first ``run`` of ``role`` on:
         once per role in the fleet while hosts see each other, and at least once always; with ``every_host``, once on
         each host that runs it. If the process that reacts dies, another one of that role goes on behind the event that
-        was handled last. Changes by the agent itself are
-        left out unless ``own``. Of what this host's log no longer has, it gets the newest state alone (``snapshot``).
+        was handled last. Changes by the agent itself are left out unless ``own``. Of what this host's log no longer
+        has, it gets the newest state alone (``snapshot``).
 
-        What a handler sets, merges, appends, adds or counts says which roles led to it (``meta["caused_by"]``). If this
-        one has led to a change ``rounds`` times, it goes round in a loop: the handler is not called for it, ``loops``
-        of the reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all hosts for a week.
+        What a handler sets, merges, appends, adds, counts, deletes, discards or drops says which roles led to it
+        (``meta["caused_by"]``). If this one has led to a change ``rounds`` times, it goes round in a loop: the handler
+        is not called for it, ``loops`` of the reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all
+        hosts for a week.
         """
         from crdtsync.coordination.aio.reactions import AsyncReaction
 

@@ -43,8 +43,9 @@ def on(
     one is called for each change; if it dies, or its host does, another one goes on. If CMD fails, so does this, and
     the change comes again in the next run.
 
-    Two commands may react to each other. What they write by crdtsync set, merge, append, add and incr says so, and
-    after --rounds the next change is left alone; the key reactions.alarms/NAME tells which.
+    Two commands may react to each other. What they write by crdtsync set, merge, append, add and incr, or remove by
+    del, discard and drop, says so, and after --rounds the next change is left alone; the key reactions.alarms/NAME
+    tells which.
 
     \b
     Example:
