@@ -408,9 +408,9 @@ TAKEN_AWAY = _alarm(
 TEXT_CONTESTED = _alarm(
     "text_contested",
     WARNING,
-    means="""so many edits of one text compete for the same places that a host would take long to load it: mostly a
-    program forged them. What agents of this host would insert into it is refused; reads and all other keys go on. If it
-    came in a snapshot, it is not taken in, and cannot be read on this host.""",
+    means="""so many edits of one text compete for the same places, or have left it in so many pieces, that a host would
+    take long to load it: mostly a program forged them. What agents of this host would insert into it is refused; reads
+    and all other keys go on. If it came in a snapshot, it is not taken in, and cannot be read on this host.""",
     do="""see in the alarm which text it is, and who wrote it last, or which host sent it. Compact it on a host that can
     read it: `crdtsync text KEY --compact`; or delete it. The alarm stays until a restart.""",
     remedy="compact the text that the alarm names: crdtsync text KEY --compact",

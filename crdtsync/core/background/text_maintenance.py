@@ -19,7 +19,7 @@ from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.sync.text_repair import write_anew
-from crdtsync.core.text.document import CONTESTED_STEPS_MIN
+from crdtsync.core.text.document import ITEMS_MAX
 from crdtsync.core.text.family import families, family_of
 from crdtsync.core.text.forgetting import Forgotten
 from crdtsync.core.text.join import replace
@@ -118,9 +118,9 @@ class TextKeeper:
         else:
             return
         document = replica.documents.get(dot, is_use=False)
-        if key is None or document.steps < CONTESTED_STEPS_MIN:
+        if key is None or not document.is_crowded:
             return
-        if document.is_contested:
+        if document.is_contested or document.items > ITEMS_MAX:
             self._tell_contested(key, dot)
         if is_writable and self._under_way is None:
             self._compact(key, now_ms)
@@ -133,8 +133,8 @@ class TextKeeper:
         replica.alarms.raise_once(
             TEXT_CONTESTED,
             replica.name,
-            f"space {replica.name}: edits of the text {key!r} compete for the same places{who}; nothing more may be "
-            "inserted here until it is compacted",
+            f"space {replica.name}: edits of the text {key!r} compete for the same places, or have left it in too many "
+            f"pieces{who}; nothing more may be inserted here until it is compacted",
             [key],
         )
 
@@ -146,7 +146,7 @@ class TextKeeper:
         dot, began_with = found
         try:
             document = self._replica.documents.get(dot, is_use=False)
-            if document.is_bulky(began_with) or document.steps >= CONTESTED_STEPS_MIN:
+            if document.is_bulky(began_with) or document.is_crowded:
                 self._begin(dot)
         except CrdtSyncError as error:
             self._stays("text_not_compacted", key, error)

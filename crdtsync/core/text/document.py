@@ -60,6 +60,17 @@ STATE_STEPS_MAX = 4_000_000
 COUNT_ITEMS_FACTOR = 100
 """The items of a document by which these steps may grow until they are counted anew."""
 
+ITEMS_MAX = 20_000
+"""Items of a document, at a local edit that inserts; twice as many at one that deletes. The Yjs library loads, writes
+and reads so many in one call each.
+"""
+
+CROWDED_ITEMS_MIN = 10_000
+"""A document with more is compacted by itself."""
+
+COUNT_ITEMS_EACH = 5000
+"""By so many items a document may grow, as far as is known, until they are counted anew."""
+
 DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
 """A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
 
@@ -98,8 +109,9 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_ahead", "_doc", "_is_measured", "_is_odd", "_judged", "_load", "_outline", "_size_bytes", "_steps_counted",
-        "_uncommitted", "dot", "is_large", "memory_bytes", "places", "steps", "updates_since_state", "used_s",
+        "_ahead", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
+        "_steps_counted", "_uncommitted", "dot", "is_large", "items", "memory_bytes", "places", "steps",
+        "updates_since_state", "used_s",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -112,7 +124,10 @@ class Document:
         """What newer documents of the text have forgotten of this one, as far as it was asked for."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
+        self.items = 0
+        """How many it had then."""
         self._steps_counted = 0
+        self._items_over = 0  # so many fewer items it had, when they were counted last, than edits are judged by
         self._load = load
         self._doc: Doc[Text] | None = None
         self._outline: Outline | None = None
@@ -158,22 +173,42 @@ class Document:
         return self.steps > CONTESTED_STEPS_MAX or since_load > EDIT_LOOKED_AT_MAX
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether it had so many items, or took so many steps to load, when these were counted last, that it is to be
+        compacted.
+        """
+        return self.items > CROWDED_ITEMS_MIN or self.steps >= CONTESTED_STEPS_MIN
+
+    @property
     def is_to_be_counted(self) -> bool:
-        """Whether loading it may take many more steps than when they were counted last."""
+        """Whether it may have many more items, or loading it may take many more steps, than when they were counted."""
         if self._outline is None:
             return False
         competition = self._outline.competition
-        return competition.steps - self._steps_counted > max(
+        more_items = competition.items - self._items_over - self.items
+        more_steps = competition.steps - self._steps_counted
+        return more_items > COUNT_ITEMS_EACH or more_steps > max(
             CONTESTED_STEPS_MIN, COUNT_ITEMS_FACTOR * competition.items
         )
 
     def count(self) -> Steps[None]:
-        """Count the steps, and know them from then on."""
-        competition = self.outline().competition
-        self._steps_counted, looked_at = competition.steps, competition.looked_at
-        self.steps = (yield from counted(self.state(), ROOT)).steps
-        if self._outline is not None:
-            self._outline.competition.looked_at -= min(looked_at, self._outline.competition.looked_at)
+        """Count its items, and the steps, and know them from then on."""
+        outline = self.outline()
+        competition = outline.competition
+        self._steps_counted, looked_at, items = competition.steps, competition.looked_at, competition.items
+        exact = yield from counted(self.state(), ROOT)
+        self.steps = exact.steps
+        if self._outline is outline:
+            competition.looked_at -= min(looked_at, competition.looked_at)
+            self._know_items(exact.items, items)
+
+    def _know_items(self, items: int, judged: int) -> None:
+        """It has, or had, so many, where edits are judged as if it had ``judged``."""
+        self.items, self._items_over = items, judged - items
+
+    def items_with(self, summary: UpdateSummary) -> int:
+        """How many items it has at most with an edit that was judged on top of what it holds."""
+        return summary.competition.items - self._items_over
 
     def check_author(self, update: bytes, summary: UpdateSummary) -> None:
         """Refuse an update that says something else of ids than the document does: the Yjs library would drop that part
@@ -222,6 +257,8 @@ class Document:
                 self._take_in(update, judged)
                 self._ahead.append(update)
                 yield
+            if self.is_to_be_counted:
+                yield from self.count()
 
     def named(self, dot: Dot, load: Load) -> Document:
         """The same, which has :meth:`begun <begin>` without a name."""
@@ -439,6 +476,7 @@ class Document:
         outline.competition.looked_at = 0
         self._outline = outline
         self._steps_counted = 0
+        self._know_items(outline.competition.placed, outline.competition.items)
 
     def clocks(self) -> dict[int, int]:
         """For each Yjs client the clock that comes next."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import proxy
 
-from crdtsync.core.text.document import DOCUMENT_BYTES_MAX
+from crdtsync.core.text.document import DOCUMENT_BYTES_MAX, ITEMS_MAX
 from crdtsync.errors import TooLarge
 from crdtsync.wire.limits import TEXT_BYTES_MAX, shown
 
@@ -39,6 +39,13 @@ class TextLengths:
             raise TooLarge(
                 f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
                 "load it: compact it, or go on in another key"
+            )
+        items = held.items_with(summary)
+        if items > (ITEMS_MAX if summary.ranges else 2 * ITEMS_MAX):
+            raise TooLarge(
+                f"with this edit the text {shown(key)} would be in {items:,} pieces, with what was deleted from it; at "
+                f"most {ITEMS_MAX:,} may be edited, and {2 * ITEMS_MAX:,} by deleting: compact it, or go on in another "
+                "key"
             )
         size_bytes = edits.size_bytes + held.bytes_with(update, DOCUMENT_BYTES_MAX)
         if size_bytes > DOCUMENT_BYTES_MAX and summary.ranges:

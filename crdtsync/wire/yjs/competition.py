@@ -86,12 +86,13 @@ class _Sibling(NamedTuple):
 class Competition:
     """Of one document, or, with ``base``, of what an update adds to one.
 
-    ``items`` is how many the document has at most, ``steps`` the bound, ``growth`` by how much one more item may raise
-    it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
+    ``items`` is how many the document has at most, ``placed`` how many came, ``steps`` the bound, ``growth`` by how
+    much one more item may raise it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
     """
 
     base: Competition | None = None
     items: int = 0
+    placed: int = 0
     steps: int = 0
     growth: int = 0
     looked_at: int = 0
@@ -104,7 +105,7 @@ class Competition:
 
     def beside(self) -> Competition:
         """What an update adds to this one; :meth:`advance` notes it."""
-        return Competition(self, self.items, self.steps, self.growth, self.looked_at)
+        return Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at)
 
     @property
     def added(self) -> int:
@@ -117,6 +118,7 @@ class Competition:
         if not siblings and is_followed and isinstance(item.left, int) and not self._is_apart(item.left + 1):
             siblings = (self._next_of(item.left),)
         items_before = self.items
+        self.placed += 1
         self.items += 1 if item.is_next and not siblings else 2  # it may have cut another one in two
         self.steps += self.growth * (self.items - items_before)
         if siblings and (siblings[-1].first != item.right or self._is_contested(item.left)):
@@ -160,8 +162,8 @@ class Competition:
         self.apart |= added.apart
         self.latest.update(added.latest)
         self.points |= added.points
-        self.items, self.steps, self.growth = added.items, added.steps, added.growth
-        self.looked_at = added.looked_at
+        self.items, self.placed, self.looked_at = added.items, added.placed, added.looked_at
+        self.steps, self.growth = added.steps, added.growth
 
     def copy(self) -> Competition:
         """One of its own."""
@@ -231,10 +233,11 @@ def _looked_at(one: int, one_right: int | None, other: int, other_right: int | N
 
 
 class Exact(NamedTuple):
-    """The bound, and by how much one more item may raise it."""
+    """The bound, by how much one more item may raise it, and how many items there are."""
 
     steps: int
     growth: int
+    items: int = 0
 
 
 def counted(state: bytes, root: str) -> Steps[Exact]:
@@ -282,7 +285,7 @@ def exact(items: Iterable[Placed]) -> Steps[Exact]:
         of_group = yield from _count(group, weights)
         steps, growth = steps + of_group.steps, growth + of_group.growth
         yield
-    return Exact(steps, growth)
+    return Exact(steps, growth, len(held))
 
 
 def _holder(starts: list[int], left: Left) -> int | None:

@@ -185,3 +185,80 @@ def test_an_edit_that_cuts_a_long_text_in_many_pieces_is_refused(node: Host, mon
     edit = edited_by(told["update"], [(at, at + 1, "") for at in range(0, 80, 2)], 8)
     with pytest.raises(Refusal, match="change so many places of a document of"):
         agent.do("text_apply", key="long", document=told["document"], update=edit)
+
+
+def crowd(agent: Agent, pieces: int) -> Any:
+    """A text of so many pieces none of which goes on where another one ends, every other one deleted."""
+    document = write(agent, update_of(Item((5, at), None, (5, at - 1) if at else None) for at in range(pieces)))
+    write(agent, holes_in(5, range(0, pieces, 2)), document)
+    return document
+
+
+def holes_in(client: int, clocks: range) -> bytes:
+    return (
+        b"\0\1"
+        + b"".join(map(written_uint, (client, len(clocks))))
+        + b"".join(written_uint(at) + b"\1" for at in clocks)
+    )
+
+
+def test_a_text_of_many_pieces_takes_no_more_until_it_is_compacted(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.length_limit.ITEMS_MAX", 100)
+    agent = node.agent()
+    document = crowd(agent, 40)
+    write(agent, wide(0, 8), document)
+    with pytest.raises(Refusal, match=r"would be in 102 pieces.* at most 100 may be edited, and 200 by deleting"):
+        write(agent, wide(1, 3), document)
+    write(agent, holes_in(5, range(1, 15, 2)), document)
+    with pytest.raises(Refusal, match="compact it"):
+        write(agent, wide(1, 3), document)
+    compacted = agent.do_slowly("text_compact", key="t")["document"]
+    write(agent, wide(1, 3), compacted)
+    assert [len(text) for text in texts_of(node)] == [20 - 7 + 8 + 3]
+
+
+def test_a_text_of_too_many_pieces_to_delete_from_is_compacted(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.length_limit.ITEMS_MAX", 20)
+    agent = node.agent()
+    document = write(agent, fresh_updates("ab" * 40, b"", 99)[0])
+    state = agent.ask("text_read", key="t")["update"]
+    with pytest.raises(Refusal, match="and 40 by deleting"):
+        write(agent, edited_by(state, [(at, at + 1, "") for at in range(0, 44, 2)], 8), document)
+    write(agent, edited_by(state, [(at, at + 1, "") for at in range(0, 36, 2)], 8), document)
+    assert texts_of(node) == ["b" * 18 + "ab" * 22]
+
+
+def test_what_is_typed_on_is_one_piece(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keystroke is one at first; they are counted now and then."""
+    monkeypatch.setattr("crdtsync.core.text.length_limit.ITEMS_MAX", 60)
+    monkeypatch.setattr("crdtsync.core.text.document.COUNT_ITEMS_EACH", 20)
+    agent = node.agent()
+    document = None
+    for clock in range(200):
+        document = write(agent, update_of([Item((5, clock), (5, clock - 1) if clock else None, None)]), document)
+        node.fleet.run(0.01)
+    assert texts_of(node) == ["a" * 200]
+
+
+def test_a_text_of_many_pieces_is_compacted_by_itself(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.document.CROWDED_ITEMS_MIN", 50)
+    monkeypatch.setattr("crdtsync.core.text.document.COUNT_ITEMS_EACH", 20)
+    document = crowd(pair["a"].agent(), 100)
+    pair.run(10.0)
+    editor = Editor(pair["b"])
+    editor.read()
+    assert editor.replica.document != document
+    for machine in pair.machines.values():
+        assert texts_of(machine) == ["a" * 50]
+        assert machine.alarms == set()
+
+
+def test_a_text_of_too_many_pieces_is_told(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edits of several hosts, or deletions, have left it so."""
+    for name, most in (("CROWDED_ITEMS_MIN", 20), ("COUNT_ITEMS_EACH", 10)):
+        monkeypatch.setattr(f"crdtsync.core.text.document.{name}", most)
+    monkeypatch.setattr("crdtsync.core.background.text_maintenance.ITEMS_MAX", 30)
+    crowd(node.agent(), 40)
+    node.fleet.run(5.0)
+    assert node.alarms == {"text_contested"}
+    assert "'t'" in node.node.alarms.raised()[0].message
