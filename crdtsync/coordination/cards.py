@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.values.times import moment
 from crdtsync.coordination.claim_record import Claim
+from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from crdtsync.client.values.results import Card
@@ -39,7 +40,13 @@ class Present:
 
 
 def card(role: str | None, status: str, since_ms: int) -> dict[str, Any]:
-    """What one shows of itself."""
+    """What one shows of itself.
+
+    :raises InvalidRequest: others could not read it.
+    """
+    for name, said in (("role", role), ("status", status)):
+        if not isinstance(said, str) and (name, said) != ("role", None):
+            raise InvalidRequest(f"{name} of an agent is a string, not {said!r}")
     return {"role": role, "status": status[:STATUS_CHARS_MAX], "since_ms": since_ms}
 
 

@@ -138,8 +138,10 @@ def new_task(
         raise InvalidRequest(f"role of a task is a string, not {role!r}")
     if not all(isinstance(each, str) for each in keys):
         raise InvalidRequest(f"what a task comes after is keys of tasks, not {keys!r}")
-    if attempts < 1 or len(keys) > AFTER_MAX or key in keys:
-        raise InvalidRequest(f"a task has 1 attempt or more, and comes after {AFTER_MAX} others at most, not itself")
+    if attempts < 1:
+        raise InvalidRequest(f"a task has 1 attempt or more, not {attempts}")
+    if len(keys) > AFTER_MAX or key in keys:
+        raise InvalidRequest(f"a task comes after {AFTER_MAX} others at most, and not after itself")
     not_before_ms = now_ms + round(delay_s * 1000) if delay_s else 0
     return Task(key, OPEN, input, role, priority, not_before_ms, keys, attempts_max=attempts, backoff_s=backoff_s)
 

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,37 @@ def test_who_is_here_is_seen_on_every_host_and_gone_with_its_connection(pair: Cl
     wait_until(lambda: len(shown(looker)) == 1)
     pair[1].kill()
     wait_until(lambda: shown(looker) == set(), what="a host that is gone has nobody")
+
+
+def test_a_card_that_others_could_not_read_or_that_is_closed_is_refused(daemon: Daemon):
+    state = daemon.client("ann")
+    unreadable: list[Any] = [{"role": 5}, {"status": 5}, {"status": None}]
+    for options in unreadable:
+        with pytest.raises(InvalidRequest):
+            state.present(**options)
+    with state.present(role="critic") as card:
+        card.update(status="reading")
+    with pytest.raises(InvalidRequest, match="closed"):
+        card.update(status="writing")
+    assert shown(state) == set()
+
+
+def test_a_pattern_is_refused_where_one_name_is_meant_and_so_is_a_reaction_without_a_role(daemon: Daemon):
+    state = daemon.client("ann")
+    for refused in (
+        lambda: state.claim("tasks/**"),
+        lambda: state.put_task("tasks/*"),
+        lambda: state.ask("tasks/*/ready", "Ready?"),
+    ):
+        with pytest.raises(InvalidRequest, match="is a pattern"):
+            refused()
+    assert (state.claims(), state.tasks(), state.asks()) == ([], [], [])
+    with state.claim("tasks/a*b"):
+        pass
+    roles: list[Any] = ["", None, 5]
+    for role in roles:
+        with pytest.raises(InvalidRequest, match="has a role"):
+            state.on("tasks/**", print, role=role)
 
 
 def test_a_reaction_handles_each_change_once_in_the_fleet_and_goes_on_elsewhere(pair: Cluster):

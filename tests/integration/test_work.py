@@ -111,6 +111,7 @@ def test_the_task_of_a_worker_that_dies_is_taken_up_by_another(pair: Cluster, tm
         assert working.result() == 1
     found = one(survivor, "tasks/1")
     assert (found.result, found.attempts, found.vanished) == (2, 2, 1)
+    assert "  2 of 3, 1 lost  " in Shell(pair[1].socket, tmp_path).ok("tasks")
 
 
 def test_hosts_that_were_cut_off_both_do_it_and_one_result_counts(parted: Cluster):

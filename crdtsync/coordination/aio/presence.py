@@ -11,7 +11,7 @@ from uuid import uuid4
 from crdtsync.coordination.aio.claims import claims
 from crdtsync.coordination.background.aio import AsyncBackground, wake_up, woken
 from crdtsync.coordination.cards import PRESENCE, RENEW_S, Present, card, present
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, InvalidRequest
 
 if TYPE_CHECKING:
     from crdtsync.client.aio.client import AsyncSession
@@ -40,7 +40,12 @@ class AsyncPresence:
         return self
 
     async def update(self, *, status: str | None = None, role: str | None = None) -> None:
-        """Show something else."""
+        """Show something else.
+
+        :raises InvalidRequest: it is closed.
+        """
+        if self._is_closed:
+            raise InvalidRequest("this card is closed: call present() for another one")
         self._status = self._status if status is None else status
         self._role = self._role if role is None else role
         await self._write()

@@ -49,6 +49,8 @@ class AsyncReaction:
     ) -> None:
         if not 1 <= rounds <= CAUSES_MAX:
             raise InvalidRequest(f"rounds must be 1 to {CAUSES_MAX}, not {rounds}")
+        if type(role) is not str or not role:
+            raise InvalidRequest(f"a reaction has a role, such as critic, not {role!r}")
         check_handler(handler)
         self._pattern = check_new_pattern(pattern)
         self._prefix = pattern if self._pattern.is_exact else self._pattern.prefix

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.values.durations import Seconds, seconds
+from crdtsync.client.values.patterns import check_no_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -61,6 +62,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         """
         from crdtsync.coordination.aio.claims import AsyncLease
 
+        check_no_pattern(key, "a claim")
         wait_s = wait if isinstance(wait, bool) else seconds(wait, "wait")
         if quorum:
             from crdtsync.coordination.aio.quorum import AsyncQuorumLease
@@ -134,6 +136,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         """
         from crdtsync.coordination.aio.work import put_task
 
+        check_no_pattern(key, "a task")
         delay_s, backoff_s = seconds(delay, "delay"), seconds(backoff, "backoff")
         fields = key, input, role, priority, delay_s, after, attempts, backoff_s
         return await put_task(self._session, w, *fields)
@@ -195,6 +198,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         """
         from crdtsync.coordination.aio.asks import ask
 
+        check_no_pattern(name, "a question")
         timeout_s = float("inf") if timeout is None else seconds(timeout, "timeout")
         deadline_s = None if deadline is None else seconds(deadline, "deadline")
         return await ask(

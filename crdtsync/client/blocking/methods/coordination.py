@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.values.durations import Seconds, seconds
+from crdtsync.client.values.patterns import check_no_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,6 +64,7 @@ class CoordinationMethods(Methods):
         """
         from crdtsync.coordination.blocking.claims import Lease
 
+        check_no_pattern(key, "a claim")
         wait_s = wait if isinstance(wait, bool) else seconds(wait, "wait")
         if quorum:
             from crdtsync.coordination.blocking.quorum import QuorumLease
@@ -136,6 +138,7 @@ class CoordinationMethods(Methods):
         """
         from crdtsync.coordination.blocking.work import put_task
 
+        check_no_pattern(key, "a task")
         delay_s, backoff_s = seconds(delay, "delay"), seconds(backoff, "backoff")
         fields = key, input, role, priority, delay_s, after, attempts, backoff_s
         return put_task(self._session, w, *fields)
@@ -197,6 +200,7 @@ class CoordinationMethods(Methods):
         """
         from crdtsync.coordination.blocking.asks import ask
 
+        check_no_pattern(name, "a question")
         timeout_s = float("inf") if timeout is None else seconds(timeout, "timeout")
         deadline_s = None if deadline is None else seconds(deadline, "deadline")
         return ask(

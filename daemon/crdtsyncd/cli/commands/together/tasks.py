@@ -152,11 +152,16 @@ def _show(settings: Settings, rows: list[dict[str, Any]]) -> None:
         Column("TASK", lambda row: row["key"], folds=True),
         Column("STATE", lambda row: row["state"]),
         Column("PRIORITY", lambda row: str(row["priority"] or ""), is_number=True),
-        Column("ATTEMPTS", lambda row: f"{row['attempts']} of {row['attempts_max']}" if row["attempts"] else ""),
+        Column("ATTEMPTS", _attempts),
         Column("WORKER", lambda row: row["worker"]),
         Column("NOTE", _note, folds=True),
     )
     show_table(columns, rows)
+
+
+def _attempts(row: Any) -> str:  # Any: as Column
+    lost = f", {row['vanished']} lost" if row["vanished"] else ""
+    return f"{row['attempts']} of {row['attempts_max']}{lost}" if row["attempts"] else ""
 
 
 def _note(row: Any) -> str:  # Any: as Column
