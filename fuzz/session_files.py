@@ -74,7 +74,7 @@ def take(data: bytes) -> None:
         else:
             assert not pending, "a call has lost its result"
     for other in AGENTS.values():
-        for line in other.write(conversation, _HEAD):
+        for line in other.write(other.taken(conversation, _HEAD.cwd, is_own=other is agent), _HEAD):
             assert line
 
 

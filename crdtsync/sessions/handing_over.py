@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
@@ -16,11 +16,12 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.agents.agent import NOTE, Agent, Head
 from crdtsync.sessions.agents.places import AGENTS, agent_named
 from crdtsync.sessions.conversation import choose
-from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Text, settled
+from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, Thinking, settled
 from crdtsync.sessions.conversation.show import shown
 from crdtsync.sessions.local import path_map
-from crdtsync.sessions.moving.paths import parsed
+from crdtsync.sessions.moving.paths import PathMap, parsed
 from crdtsync.sessions.moving.plan import move
+from crdtsync.sessions.redaction.redactor import REDACTED
 from crdtsync.sessions.saved.header import MAIN, Saved
 
 
@@ -120,15 +121,19 @@ def hand_over(
         found.items.append(Text(CONTEXT, notes))
     if not options.get("thinking", True):
         found = choose.without_thinking(found)
-    if (budget_tokens := options.get("budget_tokens")) is not None:
-        found = _within(found, saved, budget_tokens, agent, cwd)
+    tools, budget_tokens = found.tool_names(), options.get("budget_tokens")
+    is_own = to == saved.agent and budget_tokens is None
+    found = agent.taken(_unsealed(found, mapped), cwd, is_own=is_own)
+    if budget_tokens is not None:
+        found = _within(found, saved, budget_tokens, agent, _note(found, saved, agent, cwd, tools))
     # The same state of the same session gives the same file: who repeats the command makes no second one.
     state = sha256(b"".join(lines)).hexdigest()
     identity = repr((saved.id, to, cwd, sorted(maps.items()), at, excluded, notes, state, *map(options.get, _TELLING)))
     time = (saved.time or datetime(2000, 1, 1, tzinfo=UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     root = agent.root()
     new = agent.new_id(str(uuid5(NAMESPACE_URL, identity)))
-    head = Head(new, cwd, time, _note(found, saved, agent, cwd), saved.title, agent.model(root))
+    model = saved.model if is_own else ""
+    head = Head(new, cwd, time, _note(found, saved, agent, cwd, tools), saved.title, agent.model(root) or model)
     path = root / agent.place(root, new, cwd, time=time)
     made = move(path, agent.write(found, head), new, None)
     if not options.get("dry_run"):
@@ -161,17 +166,31 @@ def in_short(
     return tokenizer(model).truncate(told, budget_tokens)
 
 
-def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Agent, cwd: str) -> Conversation:
+def _unsealed(found: Conversation, mapped: PathMap) -> Conversation:
+    """The same, with thoughts that are not to the letter what was sealed as texts: their provider would refuse them."""
+    changed = (REDACTED, *(new for _, new in mapped.rewritten))
+
+    def unsealed(item: Item) -> Item:
+        if isinstance(item, Thinking) and any(word in item.text for word in changed):
+            return replace(item, own=None)
+        return item
+
+    return Conversation([*map(unsealed, found.items)], found.lost)
+
+
+def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Agent, note: str) -> Conversation:
     from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation import fit  # noqa: PLC0415  # counting needs an extra
 
-    note = tokenizer(agent.counted_as).count(_note(found, saved, agent, cwd)) + 4 * fit.ITEM_TOKENS
+    taken = tokenizer(agent.counted_as).count(note) + 4 * fit.ITEM_TOKENS
     original = f"crdtsync session show {saved.id} --turns N"
-    return fit.fitted(found, budget_tokens - note, agent.counted_as, original)
+    return fit.fitted(found, budget_tokens - taken, agent.counted_as, original)
 
 
-def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str) -> str:
-    """What the next model is told before the conversation: whose it was, how to read it, what is missing."""
+def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str, tools: list[str]) -> str:
+    """What the next model is told before the conversation: whose it was, how to read it (``tools`` were called in it),
+    what is missing.
+    """
     before = AGENTS[saved.agent].title
     begun = (
         f"This conversation was begun with {before} (session {saved.id}, {saved.user} on {saved.host}, in {saved.cwd})"
@@ -181,7 +200,7 @@ def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str) -> s
         f"{NOTE}{agent.title}: {begun} and goes on with you, in {cwd}.",
         f"What follows was said and done there, in this order. {look}",
     ]
-    own = {name: agent.tool(name) for name in conversation.tool_names()}
+    own = {name: agent.tool(name) for name in tools}
     same = [f"{name} is your {ours}" for name, ours in own.items() if ours not in (None, name)]
     foreign = [name for name, ours in own.items() if ours is None]
     if same:

@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crdtsync.errors import InvalidRequest
@@ -16,10 +16,13 @@ from crdtsync.sessions.agents.fields import Fields
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
     CONTEXT,
+    CUT_OFF,
     Call,
     Compaction,
     Conversation,
+    Image,
     Item,
+    Own,
     Result,
     Text,
     Thinking,
@@ -33,7 +36,7 @@ TITLE_CHARS_MAX = 80
 NO_LONGER_SEEN = "the agent no longer saw it either"
 OF_ITS_OWN = "the new agent is told of its own surroundings, rules and tools"
 SEALED = "its provider keeps it sealed: no other model can read it"
-TOLD_AS_TEXT = "no other agent has it: it is told as a text"
+TOLD_AS_TEXT = "no other agent has it: a text tells of it"
 
 
 @dataclass(slots=True)
@@ -59,8 +62,8 @@ class Description:
 @dataclass(frozen=True, slots=True)
 class Head:
     """What a new session is told of itself: its ``id``, the directory it works in, the time that stands where an item
-    has none (RFC 3339), and the note that comes before the conversation; ``model``, where the agent must be told it, as
-    PROVIDER/MODEL.
+    has none (RFC 3339), and the note that comes before the conversation; ``model``, where the agent must be told it (as
+    PROVIDER/MODEL), or it had one.
     """
 
     id: str
@@ -162,19 +165,48 @@ class Agent(ABC):
             return self.shell[0]
         return name if name.startswith("mcp__") else None
 
-    def _told(self, conversation: Conversation, head: Head) -> Iterator[Text | Call | Result]:
-        """The conversation after the note, in items that every agent has."""
+    def taken(self, conversation: Conversation, cwd: str, *, is_own: bool) -> Conversation:
+        """The conversation in items that this agent has: commands as calls of its shell, and, unless it was its own,
+        parts that no other has as texts. What is not carried so is listed.
+        """
+        made = Conversation(lost=conversation.lost)
+        for item in conversation.items:
+            taken = item
+            if isinstance(taken, Call) and taken.name in _SHELLS and taken.name != self.shell[0]:
+                taken = self._as_own_command(taken, cwd, made)
+            if isinstance(taken, Result) and taken.text == CUT_OFF:
+                made.lose("result of a cut-off call", "the call was interrupted; its result says so")
+            if not is_own and not isinstance(taken, Compaction) and taken.own is not None:
+                for kind in taken.own.kinds:
+                    made.lose(kind, TOLD_AS_TEXT)
+                taken = replace(taken, own=None)
+            if isinstance(taken, Thinking) and not taken.text and taken.own is None:
+                made.lose("thinking", SEALED)
+            else:
+                made.items.append(taken)
+        return made
+
+    def _as_own_command(self, call: Call, cwd: str, made: Conversation) -> Call:
+        command = _command(call.arguments)
+        if command is None:
+            return call
+        where = next((place for place in map(call.arguments.get, _PLACES) if isinstance(place, str) and place), cwd)
+        if where != cwd:
+            command = f"cd {shlex.quote(where)} && {command}"
+        for name in sorted(call.arguments.keys() - {"command", "cmd", "type", *_PLACES}):
+            made.lose(f"{titled(name)} of a command", f"{self.shell[0]} of {self.title} is shown the command alone")
+        return Call(call.id, self.shell[0], {self.shell[1]: command}, call.time)
+
+    def _told(self, conversation: Conversation, head: Head) -> Iterator[Text | Thinking | Call | Result]:
+        """The conversation after the note, in items that this agent has; a thought only as it wrote it itself."""
         yield Text(CONTEXT, head.note, head.time)
         for item in conversation.items:
             match item:
                 case Compaction(summary, time):
                     began = "[The conversation before this was made compact. What was left of it:]"
                     yield Text(CONTEXT, f"{began}\n{summary}".rstrip(), time)
-                case Thinking(text, time):
+                case Thinking(text, time, None):
                     yield Text(ASSISTANT, f"[thinking] {text}", time)
-                case Call(call_id, name, arguments, time) if name in _SHELLS and name != self.shell[0]:
-                    command = _command(arguments)
-                    yield item if command is None else Call(call_id, self.shell[0], {self.shell[1]: command}, time)
                 case other:
                     yield other
 
@@ -185,23 +217,50 @@ def titled(text: str) -> str:
     return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1]}…"
 
 
-def told_as_text(found: Conversation, part: Fields, time: str) -> None:
-    """Add a part that is of no kind known here to what the model said."""
-    kind = part.text("type")
-    found.lose(kind or "item without a type", TOLD_AS_TEXT)
-    shown = {name: value for name, value in part.items() if name != "encrypted_content"}
-    found.items.append(Text(ASSISTANT, f"[{kind}] {json.dumps(shown, ensure_ascii=False)}", time))
+def told_as_text(part: Fields, time: str) -> Text:
+    """A part that is of no kind known here, as what the model said."""
+    return Text(ASSISTANT, _mention(part), time, own=Own((part,), (_kind(part),)))
+
+
+def said_in(
+    parts: list[Fields], image_of: Callable[[Fields], Image | None]
+) -> tuple[str, tuple[Image, ...], Own | None]:
+    """What the parts of a message say, the images in it, and all of them if some are of no kind known here."""
+    told: list[str] = []
+    images: list[Image] = []
+    others: dict[str, None] = {}
+    for part in parts:
+        image = image_of(part)
+        if image is not None:
+            images.append(image)
+        elif part.text("type") in _TEXTS and "text" in part:
+            told.append(part.text("text"))
+        else:
+            told.append(_mention(part))
+            others[_kind(part)] = None
+    return "\n".join(filter(None, told)), tuple(images), Own(tuple(parts), tuple(others)) if others else None
+
+
+def _kind(part: Fields) -> str:
+    return titled(part.text("type") or next(iter(part), "")) or "part without a type"
+
+
+def _mention(part: Fields) -> str:
+    shown = json.dumps({name: value for name, value in part.items() if name != "encrypted_content"}, ensure_ascii=False)
+    media = part.sub("source").text("media_type")
+    return f"[{_kind(part)}{f', {media}' if media else ''}] {'not carried' if _DATA.search(shown) else shown}"
 
 
 def compacted(found: Conversation, items: list[Item]) -> None:
     """Put ``items``, some of which were there, in the place of all that was before a compaction."""
-    for loss in [one for one in found.lost if one[1] == TOLD_AS_TEXT]:
-        del found.lost[loss]
     kept = set(map(id, items))
     found.lose("item before a compaction", NO_LONGER_SEEN, sum(id(item) not in kept for item in found.items))
     found.items = items
 
 
+_TEXTS = ("text", "input_text", "output_text", "")
+_DATA = re.compile(r"[A-Za-z0-9+/=_-]{1000}")
+_PLACES = ("workdir", "working_directory", "directory", "dir_path")
 _SHELLS = {"Bash", "exec_command", "run_shell_command", "bash", "shell", "shell_command", "local_shell"}
 
 

@@ -8,7 +8,6 @@ where it is started. Messages are a tree, and the conversation is the way from t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,11 +18,10 @@ from crdtsync.sessions.agents.agent import (
     CLAUDE_CODE,
     NO_LONGER_SEEN,
     OF_ITS_OWN,
-    SEALED,
-    TOLD_AS_TEXT,
     Agent,
     Description,
     Head,
+    said_in,
     titled,
     told_as_text,
 )
@@ -36,6 +34,7 @@ from crdtsync.sessions.conversation.record import (
     Compaction,
     Conversation,
     Image,
+    Own,
     Result,
     Text,
     Thinking,
@@ -112,12 +111,16 @@ class ClaudeCode(Agent):
         aside = sum(id(one) not in on_way and one.get("type") in ("user", "assistant") for one in nodes.values())
         if aside:
             found.lose("message on another branch, or before a compaction", NO_LONGER_SEEN, aside)
+        models = (record.sub("message").text("model") for record in reversed(way) if record.get("type") == "assistant")
+        model = next((one for one in models if one != "<synthetic>"), "")
         for record in way:
-            _add(found, record)
+            _add(found, record, model)
         return found
 
     def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
-        """A chain of messages, each of one block. No model is named, so that the reader's own default goes on."""
+        """A chain of messages, each of one block. If no model is named, the reader's own default goes on; what a model
+        has sealed goes to that alone.
+        """
         common = {"sessionId": head.id, "cwd": head.cwd, "version": _VERSION, "isSidechain": False,
                   "userType": "external"}  # fmt: skip
         before: str | None = None
@@ -127,6 +130,8 @@ class ClaudeCode(Agent):
             role, block = _block(item)
             group += role != ASSISTANT
             message = {"id": f"msg_{head.id}_{group}", "type": "message"} if role == ASSISTANT else {}
+            if message and head.model:
+                message["model"] = head.model
             record = {"type": role, "uuid": uuid, "parentUuid": before, "timestamp": item.time or head.time, **common}
             if number == 0:
                 record["isMeta"] = True
@@ -208,7 +213,7 @@ def _ids(record: Fields, kind: str, name: str) -> list[str]:
     return [part.text(name) for part in record.sub("message").each("content") if part.get("type") == kind]
 
 
-def _add(found: Conversation, record: Fields) -> None:
+def _add(found: Conversation, record: Fields, model: str) -> None:
     time, message = record.text("timestamp"), record.sub("message")
     text = message.text("content")
     blocks = [Fields(type="text", text=text)] if text else message.each("content")
@@ -225,59 +230,53 @@ def _add(found: Conversation, record: Fields) -> None:
             found.lose("error message of the harness", "the model never said it")
         case "assistant":
             for block in blocks:
-                _add_block(found, block, time)
+                _add_block(found, block, time, can_unseal=message.text("model") == model)
 
 
 def _add_said(found: Conversation, blocks: list[Fields], role: str, time: str) -> None:
     for block in blocks:
         if block.get("type") == "tool_result":
-            answer = block.text("content")
-            text, images = (answer, ()) if answer else _content(found, block.each("content"))
-            found.items.append(Result(block.text("tool_use_id"), text, images, block.get("is_error") is True, time))
-    text, images = _content(found, [block for block in blocks if block.get("type") != "tool_result"])
+            text, images, own = said_in(block.each("content"), _image_in)
+            text, is_error = text or block.text("content"), block.get("is_error") is True
+            found.items.append(Result(block.text("tool_use_id"), text, images, is_error, time, own))
+    text, images, own = said_in([block for block in blocks if block.get("type") != "tool_result"], _image_in)
     if text or images:
-        found.items.append(Text(role, text, time, images))
+        found.items.append(Text(role, text, time, images, own))
 
 
-def _add_block(found: Conversation, block: Fields, time: str) -> None:
+def _add_block(found: Conversation, block: Fields, time: str, *, can_unseal: bool) -> None:
     match block.get("type"):
         case "text":
             found.items.append(Text(ASSISTANT, block.text("text"), time))
-        case "thinking" if block.text("thinking"):
-            found.items.append(Thinking(block.text("thinking"), time))
         case "thinking" | "redacted_thinking":
-            found.lose("thinking", SEALED)
+            is_sealed = bool(block.text("signature") or block.text("data"))
+            own = Own((block,)) if is_sealed and can_unseal else None
+            found.items.append(Thinking(block.text("thinking"), time, own))
         case "tool_use":
             found.items.append(Call(block.text("id"), block.text("name"), block.sub("input"), time))
         case _:
-            told_as_text(found, block, time)
+            found.items.append(told_as_text(block, time))
 
 
-def _content(found: Conversation, blocks: list[Fields]) -> tuple[str, tuple[Image, ...]]:
-    told, images = [], []
-    for block in blocks:
-        source = block.sub("source")
-        if block.get("type") == "text":
-            told.append(block.text("text"))
-        elif block.get("type") == "image":
-            images.append(Image(source.text("media_type") or "image/png", source.text("data"), source.text("url")))
-        elif source.text("data"):
-            found.lose(f"{block.get('type')}", "the saved session holds it; a text says that it was there")
-            told.append(f"[{block.get('type')}, {source.text('media_type')}: not carried]")
-        else:
-            found.lose(f"{block.get('type')}", TOLD_AS_TEXT)
-            told.append(json.dumps(block, ensure_ascii=False))
-    return "\n".join(told), tuple(images)
+def _image_in(block: Fields) -> Image | None:
+    source = block.sub("source")
+    if block.get("type") != "image":
+        return None
+    return Image(source.text("media_type") or "image/png", source.text("data"), source.text("url"))
 
 
-def _block(item: Text | Call | Result) -> tuple[str, list[dict[str, Any]]]:
+def _block(item: Text | Thinking | Call | Result) -> tuple[str, list[Any]]:
+    own = list(item.own.parts) if item.own else []
     match item:
         case Text(role, text, _, images):
-            return ASSISTANT if role == ASSISTANT else "user", [{"type": "text", "text": text}, *map(_image, images)]
+            blocks = own or [{"type": "text", "text": text}, *map(_image, images)]
+            return ASSISTANT if role == ASSISTANT else "user", blocks
+        case Thinking():
+            return ASSISTANT, own
         case Call(call_id, name, arguments):
             return ASSISTANT, [{"type": "tool_use", "id": _id(call_id), "name": name, "input": arguments}]
         case Result(call_id, text, images, is_error):
-            content = [{"type": "text", "text": text}, *map(_image, images)] if images else text
+            content = own or ([{"type": "text", "text": text}, *map(_image, images)] if images else text)
             result = {"type": "tool_result", "tool_use_id": _id(call_id), "content": content}
             return "user", [{**result, "is_error": True} if is_error else result]
 

@@ -24,6 +24,7 @@ from crdtsync.sessions.agents.agent import (
     Description,
     Head,
     compacted,
+    said_in,
     told_as_text,
 )
 from crdtsync.sessions.agents.fields import UNREAD, Fields, json_bytes, records, texts
@@ -35,6 +36,7 @@ from crdtsync.sessions.conversation.record import (
     Compaction,
     Conversation,
     Image,
+    Own,
     Result,
     Text,
     Thinking,
@@ -131,7 +133,7 @@ class Codex(Agent):
                 time = item.time or head.time
                 if isinstance(item, Text) and item.role == USER:
                     yield _event(time, "user_message", message=item.text)
-                elif isinstance(item, Text) and item.role == ASSISTANT:
+                elif isinstance(item, Text) and item.role == ASSISTANT and not item.own:
                     last = item.text
                     yield _event(time, "agent_message", message=item.text)
                 yield _item(time, item)
@@ -196,32 +198,35 @@ def _add(found: Conversation, item: Fields, time: str) -> None:
             _add_message(found, item, time)
         case "reasoning":
             text = texts([*item.each("summary"), *item.each("content")])
-            if text:
-                found.items.append(Thinking(text, time))
-            else:
-                found.lose("thinking", SEALED)
+            found.items.append(Thinking(text, time, Own((item,)) if item.text("encrypted_content") else None))
         case "function_call" | "custom_tool_call" | "local_shell_call":
             namespace, name = item.text("namespace"), item.text("name") or "shell"
             name = f"{namespace}__{name}" if namespace else name
-            found.items.append(Call(_call_id(item), name, _arguments(item), time))
+            own = Own((item,)) if item.get("type") == "custom_tool_call" else None
+            found.items.append(Call(_call_id(item), name, _arguments(item), time, own))
         case "function_call_output" | "custom_tool_call_output":
             output = item.get("output")
             answer = output if isinstance(output, Fields) else Fields(content=output)
-            found.items.append(Result(_call_id(item), answer.said("content"), _images(answer), time=time))
+            text, images, own = said_in(answer.each("content"), _image_in)
+            if own or item.get("type") == "custom_tool_call_output":
+                own = Own((item,), own.kinds if own else ())
+            found.items.append(Result(_call_id(item), text or answer.text("content"), images, time=time, own=own))
         case "compaction":
             found.lose("summary of a compaction", SEALED)
         case "ghost_snapshot":
             found.lose("snapshot of the directory", OF_ITS_OWN)
         case _:
-            told_as_text(found, item, time)
+            found.items.append(told_as_text(item, time))
 
 
 def _add_message(found: Conversation, item: Fields, time: str) -> None:
-    role, text = item.get("role"), item.said("content")
+    role = item.get("role")
+    text, images, own = said_in(item.each("content"), _image_in)
+    text, own = text or item.text("content"), Own((item,), own.kinds) if own else None
     if role == "assistant":
-        found.items.append(Text(ASSISTANT, text, time))
+        found.items.append(Text(ASSISTANT, text, time, images, own))
     elif role == "user" and (_is_said(item) or text.lstrip().startswith("<turn_aborted")):
-        found.items.append(Text(USER if _is_said(item) else CONTEXT, text, time, _images(item)))
+        found.items.append(Text(USER if _is_said(item) else CONTEXT, text, time, images, own))
     else:
         what = "instructions of the harness" if role != "user" else "surroundings and project instructions"
         found.lose(what, OF_ITS_OWN)
@@ -244,14 +249,16 @@ def _arguments(item: Fields) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"arguments": given}
 
 
-def _images(of: Fields) -> tuple[Image, ...]:
-    return tuple(Image.of_url(part.text("image_url")) for part in of.each("content") if "image_url" in part)
+def _image_in(part: Fields) -> Image | None:
+    return Image.of_url(part.text("image_url")) if "image_url" in part else None
 
 
-def _plain(item: Text | Call | Result) -> dict[str, Any]:
-    images = (
-        [] if isinstance(item, Call) else [{"type": "input_image", "image_url": one.as_url()} for one in item.images]
-    )
+def _plain(item: Text | Thinking | Call | Result) -> Mapping[str, Any]:
+    shown = item.images if isinstance(item, Text | Result) else ()
+    images = [{"type": "input_image", "image_url": one.as_url()} for one in shown]
+    if item.own:
+        return {**item.own.parts[0], "call_id": item.id} if isinstance(item, Call | Result) else item.own.parts[0]
+    assert not isinstance(item, Thinking)  # it was told as a text
     match item:
         case Text(role, text):
             role, kind = ("assistant", "output_text") if role == ASSISTANT else ("user", "input_text")
@@ -267,7 +274,7 @@ def _plain(item: Text | Call | Result) -> dict[str, Any]:
             return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-def _item(time: str, item: Text | Call | Result) -> bytes:
+def _item(time: str, item: Text | Thinking | Call | Result) -> bytes:
     return _line(time, "response_item", **_plain(item))
 
 

@@ -16,9 +16,19 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from crdtsync.sessions.agents.agent import GEMINI_CLI, NOTE, OF_ITS_OWN, Agent, Description, Head
+from crdtsync.sessions.agents.agent import GEMINI_CLI, NOTE, OF_ITS_OWN, Agent, Description, Head, said_in
 from crdtsync.sessions.agents.fields import Fields, json_bytes, records
-from crdtsync.sessions.conversation.record import ASSISTANT, USER, Call, Conversation, Image, Result, Text, Thinking
+from crdtsync.sessions.conversation.record import (
+    ASSISTANT,
+    USER,
+    Call,
+    Conversation,
+    Image,
+    Own,
+    Result,
+    Text,
+    Thinking,
+)
 
 _PLACE = re.compile(r"session-[\w-]+\.jsonl", re.ASCII)
 _DIRECTORY = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
@@ -115,9 +125,13 @@ class GeminiCli(Agent):
                                 "response": {"error" if is_error else "output": text}}  # fmt: skip
                     calls[call_id]["result"] = [{"functionResponse": response}, *map(_image, images)]
                     calls[call_id]["status"] = "error" if is_error else "success"
-                case Text(role, text, _, images):
+                case Thinking(own=Own(parts)):
+                    begin("gemini", time, "")
+                    messages[-1]["thoughts"] = list(parts)
+                case Text(role, text, _, images, own):
                     is_answer = role == ASSISTANT
-                    content = text if is_answer else [{"text": text}, *map(_image, images)]
+                    parts = own.parts if own else ({"text": text}, *map(_image, images))
+                    content = text if is_answer and not own else list(parts)
                     begin("gemini" if is_answer else "user", time, content)
         meta = {"sessionId": head.id, "projectHash": "crdtsync", "startTime": head.time, "lastUpdated": head.time}
         for record in ({**meta, "kind": "main", "cwd": head.cwd}, *messages):
@@ -138,16 +152,17 @@ class _Reading:
             self.found.lose(f"{message.text('type') or 'notice'} of the harness", "the model never saw it")
             return
         parts, calls = message.each("content"), message.each("toolCalls")
-        images = _images(parts)
+        told = [part for part in parts if not part.keys() & {"functionCall", "functionResponse"}]
+        text, images, own = said_in(told, _image_in) if told else (text, (), None)
         if kind == "user" and text and not _is_said(text):
             self.found.lose("surroundings and project instructions", OF_ITS_OWN)
         elif kind == "user" and (text or images):
-            self.found.items.append(Text(USER, text, time, images))
+            self.found.items.append(Text(USER, text, time, images, own))
         for thought in message.each("thoughts"):
-            told = ": ".join(filter(None, map(thought.text, ("subject", "description"))))
-            self.found.items.append(Thinking(told, time))
+            thinking = ": ".join(filter(None, map(thought.text, ("subject", "description"))))
+            self.found.items.append(Thinking(thinking, time, Own((thought,))))
         if kind == "gemini" and text:
-            self.found.items.append(Text(ASSISTANT, text, time))
+            self.found.items.append(Text(ASSISTANT, text, time, images, own))
         for call in (*calls, *(part.sub("functionCall") for part in parts if "functionCall" in part)):
             self._call(call, time)
         for call in calls:
@@ -166,7 +181,8 @@ class _Reading:
         answers = [_answer(part.sub("functionResponse")) for part in parts if "functionResponse" in part]
         if answers and call_id not in self._answered:
             self._answered.add(call_id)
-            self.found.items.append(Result(call_id, "\n".join(answers), _images(parts), is_error, time))
+            images = tuple(filter(None, map(_image_in, parts)))
+            self.found.items.append(Result(call_id, "\n".join(answers), images, is_error, time))
 
 
 def _is_said(text: str) -> bool:
@@ -190,9 +206,10 @@ def _answer(answer: Fields) -> str:
     return output if isinstance(output, str) else json.dumps(response, ensure_ascii=False)
 
 
-def _images(parts: list[Fields]) -> tuple[Image, ...]:
-    found = [part.sub("inlineData") for part in parts]
-    return tuple(Image(one.text("mimeType") or "image/png", one.text("data")) for one in found if one)
+def _image_in(part: Fields) -> Image | None:
+    found = part.sub("inlineData")
+    kind = found.text("mimeType")
+    return Image(kind, found.text("data")) if kind.startswith("image/") else None
 
 
 def _calls(message: dict[str, Any]) -> Iterable[dict[str, Any]]:

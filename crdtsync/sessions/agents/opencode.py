@@ -28,6 +28,7 @@ from crdtsync.sessions.agents.agent import (
     Description,
     Head,
     compacted,
+    said_in,
     told_as_text,
 )
 from crdtsync.sessions.agents.fields import Fields, json_bytes, records, texts
@@ -38,6 +39,7 @@ from crdtsync.sessions.conversation.record import (
     Compaction,
     Conversation,
     Image,
+    Own,
     Result,
     Text,
     Thinking,
@@ -127,9 +129,9 @@ class OpenCode(Agent):
             if role == USER and not _is_said(message):
                 found.lose("note of an earlier hand-over", "a new one takes its place")
                 continue
-            images = _images(part for part in parts if part.get("type") == "file")
-            if role == USER and (_said(message) or images):
-                found.items.append(Text(USER, _said(message), time, images))
+            text, images, own = said_in([part for part in parts if part.get("type") in ("text", "file")], _image_in)
+            if role == USER:
+                found.items.append(Text(USER, text, time, images, own))
             for part in parts:
                 _add(found, part, role, time)
         return found
@@ -148,8 +150,10 @@ class OpenCode(Agent):
                     calls[call_id].update({"status": "error", "error": text} if is_error else {"output": text})
                     if images and not is_error:
                         calls[call_id]["attachments"] = [made.file(image) for image in images]
-                case Text(role, text, _, images):
-                    made.say(role, text, images)
+                case Thinking(own=Own(parts)):
+                    made.part(ASSISTANT, **parts[0])
+                case Text(role, text, _, images, own):
+                    made.say(role, own.parts if own else [{"type": "text", "text": text}], images if not own else ())
         info = {"id": head.id, "slug": "crdtsync", "projectID": "global", "directory": head.cwd, "version": _VERSION,
                 "title": head.title, "time": {"created": made.time_ms, "updated": made.time_ms}}  # fmt: skip
         yield from _document(made.messages, info)
@@ -208,22 +212,23 @@ def _add(found: Conversation, part: Fields, role: str, time: str) -> None:
     match part.get("type"):
         case "text" if role == ASSISTANT:
             found.items.append(Text(ASSISTANT, part.text("text"), time))
-        case "reasoning" if part.text("text"):
-            found.items.append(Thinking(part.text("text"), time))
+        case "reasoning":
+            found.items.append(Thinking(part.text("text"), time, Own((part,))))
         case "tool":
             state, call_id = part.sub("state"), part.text("callID")
             found.items.append(Call(call_id, part.text("tool"), state.sub("input"), time))
             if state.get("status") in ("completed", "error"):
                 output = state.text("output" if "output" in state else "error")
-                images = _images(state.each("attachments"))
+                images = tuple(filter(None, map(_image_in, state.each("attachments"))))
                 found.items.append(Result(call_id, output, images, state["status"] == "error", time))
-        case "text" | "file" | "reasoning":
-            if part.get("type") == "file" and not _images([part]):
-                found.lose("file in a message", "the text beside it names it")
+        case "file" if role == ASSISTANT:
+            found.lose("file in an answer", "the text beside it names it")
+        case "text" | "file":
+            pass
         case kind if kind in _KEPT_BY_ITSELF:
             found.lose(f"{kind} of the harness", "the new agent keeps its own")
         case _:
-            told_as_text(found, part, time)
+            found.items.append(told_as_text(part, time))
 
 
 def _moment(ms: object) -> str:
@@ -233,8 +238,8 @@ def _moment(ms: object) -> str:
     return ""
 
 
-def _images(parts: Iterable[Fields]) -> tuple[Image, ...]:
-    return tuple(Image.of_url(part.text("url")) for part in parts if part.text("mime").startswith("image/"))
+def _image_in(part: Fields) -> Image | None:
+    return Image.of_url(part.text("url")) if part.text("mime").startswith("image/") else None
 
 
 class _Messages:
@@ -249,13 +254,14 @@ class _Messages:
         self.time_ms = round(datetime.fromisoformat(head.time).timestamp() * 1000)
         self.messages: list[dict[str, Any]] = []
 
-    def say(self, role: str, text: str, images: tuple[Image, ...]) -> None:
-        """A text; each one of a person is a message of its own, and so is an answer that follows results."""
+    def say(self, role: str, parts: Iterable[Mapping[str, Any]], images: tuple[Image, ...]) -> None:
+        """What is said; each time by a person it is a message of its own, and so is an answer that follows results."""
         if role != ASSISTANT:
             self._begin("user")
-        elif any(part["type"] == "tool" for part in self.messages[-1]["parts"]):
+        elif any(part.get("type") == "tool" for part in self.messages[-1]["parts"]):
             self._begin(ASSISTANT)
-        self.part(role, type="text", text=text)
+        for part in parts:
+            self.part(role, **part)
         self.messages[-1]["parts"] += map(self.file, images)
 
     def part(self, role: str, **part: Any) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self, TypeVar
 
+CUT_OFF = "[no result: the call was interrupted]"
 USER, ASSISTANT, CONTEXT = "user", "assistant", "context"
 """Who says a text: a person, the model, or the harness to the model, in a person's place."""
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
@@ -33,6 +34,15 @@ class Image:
         return self.url or f"data:{self.media_type};base64,{self.data}"
 
 
+class Own(NamedTuple):
+    """Parts as their agent wrote them, where an item tells less: they are given back to that agent alone. ``kinds`` are
+    those that no other agent has.
+    """
+
+    parts: tuple[Mapping[str, Any], ...]
+    kinds: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Something that was said, with the images in it."""
@@ -41,6 +51,7 @@ class Text:
     text: str
     time: str = ""
     images: tuple[Image, ...] = ()
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class Thinking:
 
     text: str
     time: str = ""
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class Call:
     name: str
     arguments: dict[str, Any]
     time: str = ""
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,7 @@ class Result:
     images: tuple[Image, ...] = ()
     is_error: bool = False
     time: str = ""
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +164,16 @@ def settled(conversation: Conversation) -> Conversation:
         for new, call in waiting:
             found = results.get(call.id)
             if found:
-                one = found.pop(0)
-                yield Result(new, one.text, one.images, one.is_error, one.time)
+                yield replace(found.pop(0), id=new)
             else:
-                made.lose("result of a cut-off call", "the call was interrupted; its result says so")
-                yield Result(new, "[no result: the call was interrupted]", is_error=True, time=call.time)
+                yield Result(new, CUT_OFF, is_error=True, time=call.time)
         waiting.clear()
 
     for item in conversation.items:
         if isinstance(item, Call):
             ids[item.id] += 1
             new = item.id if item.id and ids[item.id] == 1 else f"{item.id or 'call'}-{ids[item.id]}"
-            made.items.append(Call(new, item.name, item.arguments, item.time))
+            made.items.append(replace(item, id=new))
             waiting.append((new, item))
         elif isinstance(item, Result):
             made.items += answer()

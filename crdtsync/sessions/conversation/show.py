@@ -62,7 +62,7 @@ def lines_of(item: Item) -> Iterator[str]:
     match item:
         case Text(role, text, _, images):
             yield f"{_TITLES.get(role, 'Harness')}: {text}{_images(len(images))}"
-        case Thinking(text):
+        case Thinking(text) if text:
             yield f"Thinking: {text}"
         case Call(_, name) if diff := diff_of(item):
             yield "\n".join([f"→ {name}", *diff])

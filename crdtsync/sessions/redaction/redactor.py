@@ -15,6 +15,8 @@ from typing import Any
 from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.redaction.patterns import FORMS, NAME, STEMS, VALUE, Form
 
+REDACTED = "[redacted:"
+"""So a mark begins."""
 _MARK = re.compile(rb"\[redacted:([a-z0-9-]{1,40}):(\d{1,9})\]")
 _KEY_ENDS = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _OF_KEY = re.compile(rb"[A-Za-z0-9+/=:, -]*\r?\n?")
@@ -69,7 +71,7 @@ class Redactor:
 
     def line(self, line: bytes) -> bytes:
         """One line without secrets."""
-        if b"[redacted:" in line:
+        if REDACTED.encode() in line:
             for kind, number in _MARK.findall(line):
                 name = kind.decode()
                 self._numbers[name] = max(self._numbers[name], int(number))
@@ -130,7 +132,7 @@ class Redactor:
         if digest not in self._marks:
             self._numbers[kind] += 1
             self.found[kind] += 1
-            self._marks[digest] = f"[redacted:{kind}:{self._numbers[kind]}]"
+            self._marks[digest] = f"{REDACTED}{kind}:{self._numbers[kind]}]"
         return self._marks[digest].encode()
 
 
@@ -167,7 +169,7 @@ def _begins_word(line: bytes, at: int) -> bool:
 
 def _looks_random(value: bytes) -> bool:
     """Whether nobody would choose ``value`` as a word: mixed characters, and many different ones."""
-    if value.startswith(b"[redacted:") or _ORDINARY.match(value):
+    if value.startswith(REDACTED.encode()) or _ORDINARY.match(value):
         return False
     classes = sum(re.search(kind, value) is not None for kind in (rb"[a-z]", rb"[A-Z]", rb"\d", rb"[^A-Za-z0-9]"))
     if classes < 2:

@@ -24,6 +24,7 @@ from crdtsync.sessions.conversation.record import (
     Conversation,
     Image,
     Item,
+    Own,
     Result,
     Text,
     Thinking,
@@ -52,6 +53,10 @@ def claude(*messages: tuple[str, Any], start: str | None = None) -> list[dict[st
 
 def said(conversation: Conversation) -> list[str]:
     return [item.text for item in conversation.items if isinstance(item, Text | Result)]
+
+
+def taken(conversation: Conversation, agent: Agent, *, is_own: bool = False) -> Conversation:
+    return agent.taken(conversation, HEAD.cwd, is_own=is_own)
 
 
 TALK = Conversation(
@@ -86,10 +91,18 @@ def test_what_is_written_reads_as_what_it_was(agent: Agent):
 
 
 def test_the_shell_has_the_name_that_the_reader_knows():
-    (call,) = [json.loads(line)["payload"] for line in CODEX.write(TALK, HEAD) if b'"ls' in line]
+    (call,) = [json.loads(line)["payload"] for line in CODEX.write(taken(TALK, CODEX), HEAD) if b'"ls' in line]
     assert (call["name"], json.loads(call["arguments"])) == ("exec_command", {"cmd": "ls"})
-    talk = Conversation([Call("1", "shell", {"command": ["bash", "-lc", "ls -l"]}), Result("1", "x")])
-    assert b'"name": "Bash", "input": {"command": "ls -l"}' in b"".join(CLAUDE.write(talk, HEAD))
+    arguments = {"command": ["bash", "-lc", "ls -l"], "workdir": "/srv/my api", "timeout_ms": 5, "description": "look"}
+    found = taken(Conversation([Call("1", "shell", arguments), Result("1", "x")]), CLAUDE)
+    assert found.items[0] == Call("1", "Bash", {"command": "cd '/srv/my api' && ls -l"})
+    assert found.losses() == [
+        "1 × description of a command, 1 × timeout_ms of a command: Bash of Claude Code is shown the command alone"
+    ]
+    arguments = {"command": "ls", "workdir": HEAD.cwd}
+    assert taken(Conversation([Call("1", "shell", arguments)]), CODEX).items == [
+        Call("1", "exec_command", {"cmd": "ls"})
+    ]
     talk = Conversation([Call("1", "mcp__crdtsync__view", {}), Result("1", "x")])
     assert b'"name": "view"' in b"".join(CODEX.write(talk, HEAD))
     assert b'"namespace": "mcp__crdtsync"' in b"".join(CODEX.write(talk, HEAD))
@@ -105,7 +118,7 @@ def test_no_call_loses_its_result_and_no_result_its_call():
     assert "late" in said(made)
     assert "interrupted" in said(made)[2]
     assert "orphan" in said(made)[3]
-    assert len(made.lost) == 2
+    assert len(taken(made, CODEX).lost) == 2
 
 
 def test_claude_code_follows_the_chain_from_the_last_message():
@@ -171,7 +184,7 @@ def test_what_is_the_harness_own_is_named_and_not_carried():
     records.append({"type": "attachment", "uuid": "x", "parentUuid": "u1", "attachment": {"type": "skill_listing"}})
     error = {"role": "assistant", "model": "<synthetic>", "content": [{"type": "text", "text": "limit"}]}
     records.append({"type": "assistant", "uuid": "y", "parentUuid": "x", "message": error})
-    found = CLAUDE.read(jsonl(*records))
+    found = taken(CLAUDE.read(jsonl(*records)), CODEX)
     assert said(found) == ["hi"]
     assert {what for what, _ in found.lost} == {"thinking", "skill_listing of the harness",
                                                "error message of the harness"}  # fmt: skip
@@ -183,7 +196,69 @@ def test_what_is_the_harness_own_is_named_and_not_carried():
     ]
     found = CODEX.read(jsonl(*({"type": "response_item", "payload": item} for item in items)))
     assert said(found) == ["hi"]
-    assert len(found.lost) == 3
+    assert len(taken(found, CLAUDE).lost) == 3
+
+
+def test_a_branch_gives_an_agent_its_own_parts_back_and_another_one_is_told_of_them():
+    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0" * 500}}
+    asked = [{"type": "text", "text": "read"}, pdf]
+    answered = [
+        {"type": "thinking", "thinking": "a long one", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "c2Vh"},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "tool_use", "id": "t", "name": "Read", "input": {"file_path": "x"}},
+    ]
+    result = [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "of x"}, pdf]}]
+    records = claude(("user", asked), ("assistant", answered), ("user", result))
+    found = settled(CLAUDE.read(jsonl(*records)))
+    branched = CLAUDE.write(taken(found, CLAUDE, is_own=True), replace(HEAD, model="m"))
+    back = [json.loads(one)["message"] for one in branched][1:]
+    assert [one["content"] for one in back] == [asked, *([one] for one in answered), result]
+    assert [one.get("model") for one in back] == [None, "m", "m", "m", "m", None]
+    later = claude(("assistant", [{"type": "text", "text": "another model"}]), start=records[-1]["uuid"])
+    later[0]["message"]["model"] = "n"
+    assert taken(CLAUDE.read(jsonl(*records, *later)), CLAUDE, is_own=True).items[1] == Thinking("a long one")
+    assert not found.lost
+    told = taken(found, CODEX)
+    assert said(told) == [
+        "read\n[document, application/pdf] not carried",
+        '[server_tool_use] {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}',
+        "of x\n[document, application/pdf] not carried",
+    ]
+    assert set(told.losses()) == {
+        "2 × document, 1 × server_tool_use: no other agent has it: a text tells of it",
+        "1 × thinking: its provider keeps it sealed: no other model can read it",
+    }
+    items: list[dict[str, Any]] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_file"}]},
+        {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin Patch", "call_id": "c"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"},
+        {"type": "web_search_call", "action": {"query": "x"}},
+    ]
+    found = settled(CODEX.read(jsonl(*({"type": "response_item", "payload": item} for item in items))))
+    written = [json.loads(line) for line in CODEX.write(taken(found, CODEX, is_own=True), HEAD)]
+    assert [one["payload"] for one in written if one["type"] == "response_item"][1:] == items
+    assert set(taken(found, CLAUDE).losses()) == {
+        "1 × input_file, 1 × web_search_call: no other agent has it: a text tells of it",
+        "1 × thinking: its provider keeps it sealed: no other model can read it",
+    }
+
+
+@pytest.mark.parametrize("agent", [GEMINI, OPENCODE], ids=["gemini-cli", "opencode"])
+def test_gemini_and_opencode_get_their_thoughts_and_files_back(agent: Agent):
+    thought = {"subject": "Why", "description": "it is"} if agent is GEMINI else {"type": "reasoning", "text": "Why"}
+    file: dict[str, Any] = {"inlineData": {"mimeType": "application/pdf", "data": "JVBE"}}
+    if agent is OPENCODE:
+        file = {"type": "file", "mime": "application/pdf", "url": "data:x"}
+    text = {"text": "read"} if agent is GEMINI else {"type": "text", "text": "read"}
+    asked = Text(USER, "read", own=Own((text, file), ("file",)))
+    talk = Conversation([asked, Thinking("Why", own=Own((thought,))), Text(ASSISTANT, "ok")])
+    found = settled(agent.read(agent.write(talk, HEAD)))
+    assert [type(item).__name__ for item in found.items[-3:]] == ["Text", "Thinking", "Text"]
+    assert [item.own is None for item in found.items[-3:] if isinstance(item, Text | Thinking)] == [False, False, True]
+    assert said(taken(found, CODEX))[-2].startswith("read\n[")
+    assert len(taken(found, CODEX).losses()) == 1
 
 
 def test_codex_after_a_compaction_and_in_a_fork():
@@ -333,7 +408,7 @@ def test_no_line_breaks_a_reader(agent: Agent):
             else:
                 assert not pending
         for other in AGENTS.values():
-            list(other.write(found, HEAD))
+            list(other.write(taken(found, other, is_own=other is agent), HEAD))
 
 
 def test_gemini_after_a_rewind_a_change_and_a_resume():
