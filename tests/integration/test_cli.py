@@ -648,6 +648,20 @@ def test_a_log_too_long_for_one_reply_is_exported_and_imported(crdtsync: Shell, 
     assert crdtsync.ok("log", "log").count("\n") == 39
 
 
+def test_an_import_that_is_killed_is_whole_after_it_was_repeated(crdtsync: Shell, daemon: Daemon) -> None:
+    elements = [*range(30_000)]
+    record = {"key": "log", "kind": "log", "value": elements}
+    (crdtsync.directory / "data").write_text(json.dumps(record) + "\n")
+    client = daemon.client()
+    with crdtsync.start("import", "data") as running:
+        wait_until(lambda: len(client.log("log", limit=1000)) == 1000, what="some of it is there")
+        running.process.kill()
+        running.process.wait()
+    crdtsync.ok("import", "data")
+    assert client.get("log") == elements
+    assert crdtsync.ok("import", "data") in ("1 skipped", "1 unchanged")
+
+
 def test_deleting_more_keys_than_fit_into_one_change(crdtsync: Shell, daemon: Daemon) -> None:
     fill(daemon.client("a"), daemon.client("b"))
     keys = crdtsync.ok("ls", "many/").split()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import Daemon
+from tests.harness import Daemon, wait_until
 from tests.harness.daemon import PROGRAM
 from tests.harness.tracing import CannotTraceError, inject, stop
 
@@ -91,6 +91,23 @@ def test_a_batch_at_its_largest_names_itself_and_its_agent(make_daemon: Any) -> 
         counted = figures(client.metrics())
     assert sum(counted[f'crdtsync_slow_turns_total{{kind="{kind}"}}'] for kind in ("full", "short", "at_once")) >= 2
     assert counted['crdtsync_work_seconds_count{work="metrics"}'] == 0, "one is counted when it is over"
+
+
+def test_an_alarm_names_what_holds_the_loop_again_and_again(make_daemon: Any) -> None:
+    """Any turn of 5 ms counts here, and it is looked at each second, not every 10."""
+    small = "turn_times.SLOW_TURN_S = slow_turns.SLOW_TURN_S = 0.005; housekeeping.USAGE_INTERVAL_S = 0.2"
+    imports = "from crdtsyncd.loop import housekeeping; from crdtsyncd.telemetry import slow_turns, turn_times"
+    daemon = make_daemon(program=f"{imports}; {small}; {PROGRAM}")
+
+    def is_told() -> bool:
+        with client.batch() as batch:
+            for number in range(1000):
+                batch.set(f"key/{number}", "x" * 1000)
+        told = [one["message"] for one in daemon.status()["alarms"] if one["code"] == "loop_held"]
+        return any("batch of agent hasty" in message for message in told)
+
+    with daemon.client("hasty") as client:
+        wait_until(is_told, timeout_s=60)
 
 
 def test_a_process_that_does_not_run_is_late_and_no_turn_is_blamed(daemon: Daemon) -> None:
