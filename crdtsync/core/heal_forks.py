@@ -6,26 +6,28 @@ How is said in :mod:`crdtsync.core.replica.fork_healing`. Here is when:
 2. It is taken back in a turn with nothing else to commit, so that what is on disk is what memory holds; what has
    changed on disk is read anew. Agents attach again after that, to what they know as another database, since tokens and
    versions that were handed out before may name other changes now.
-3. The moved changes are applied, a slice a turn. What agents and peers say meanwhile waits until that is done.
+3. The moved changes are applied, a slice a turn. What agents and peers say meanwhile waits until that is done, and is
+   then taken in some at a time. If much waits, they are read no further.
 
 A member that forges a fork each second has other nodes do that again and again. So they rest in between.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Writer
 from crdtsync.core.alarm_catalogue import FORK_HEALED
+from crdtsync.core.interface import AgentFrame, Event, PeerFrame
 from crdtsync.core.replay import take_back
-from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, CannotHeal, Healing, heal, slices
+from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, SLICE_BYTES, CannotHeal, Healing, heal, slices
 from crdtsync.core.storage.interface import Batch, moved_name, new_names_name
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
-    from crdtsync.core.interface import Event
     from crdtsync.core.node import Node
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.sync.fork_search import Lost
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 
 REST_FACTOR = 9
 """After a healing a node rests so many times as long as it took: a tenth of the time at most goes into that."""
+WAITING_EVENTS_MAX = 1000
+WAITING_BYTES_MAX = 4 * 1024 * 1024
+"""Of what agents and peers have said, until they are read no further; one frame of each may come on top."""
+SLICE_EVENTS = 64
+"""Of these, in one turn."""
 _SAYS = "this node has healed a fork: attach again"
 
 
@@ -51,7 +58,8 @@ class ForkHealing:
     """
 
     def __init__(self, node: Node) -> None:
-        self.waiting: list[Event] = []
+        self.waiting = deque[Event]()
+        self._waiting_bytes = 0
         self._node = node
         self._collecting: _Collecting | None = None
         self._committing: tuple[str, str, bytes, int] | None = None  # the space, what is to be told, the next
@@ -73,10 +81,28 @@ class ForkHealing:
         self.is_put_off = may_heal and not node.is_settled
         rewind = self.rewind() if may_heal and not self.is_put_off else None
         if rewind is None and not self.is_finishing:
-            waiting, self.waiting = self.waiting, []
-            for event in waiting:
-                node.take(event)
+            self._take_some()
         return rewind
+
+    def wait(self, event: Event) -> None:
+        """Keep what an agent or peer has said for later."""
+        self.waiting.append(event)
+        self._waiting_bytes += _size_bytes(event)
+
+    def _take_some(self) -> None:
+        taken_bytes = 0
+        for _ in range(min(SLICE_EVENTS, len(self.waiting))):
+            if taken_bytes > SLICE_BYTES:
+                break
+            event = self.waiting.popleft()
+            taken_bytes += _size_bytes(event)
+            self._waiting_bytes -= _size_bytes(event)
+            self._node.take(event)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits that agents and peers are to be read no further."""
+        return len(self.waiting) > WAITING_EVENTS_MAX or self._waiting_bytes > WAITING_BYTES_MAX
 
     @property
     def is_finishing(self) -> bool:
@@ -85,8 +111,10 @@ class ForkHealing:
 
     @property
     def has_others_wait(self) -> bool:
-        """Whether what agents and peers say is for later: else a busy node would never have nothing to commit."""
-        return self.is_put_off or self.is_finishing
+        """Whether what agents and peers say is for later: else a busy node would never have nothing to commit. What
+        others have said before goes first.
+        """
+        return self.is_put_off or self.is_finishing or bool(self.waiting)
 
     @property
     def is_busy(self) -> bool:
@@ -206,3 +234,9 @@ class ForkHealing:
         for body in bodies:
             take_back(node, space, body)
         node.ledger.batch.metas.append((moved_name(space, number), None))
+
+
+def _size_bytes(event: Event) -> int:
+    if isinstance(event, AgentFrame):
+        return len(event.payload)
+    return len(event.data) if isinstance(event, PeerFrame) else 0

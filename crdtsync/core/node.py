@@ -278,7 +278,7 @@ class Node:
         if kind is not AgentFrame and kind is not PeerFrame:
             self.agenda.all_now()
         if self.fork_healing.has_others_wait and kind in _OF_OTHERS:
-            self.fork_healing.waiting.append(event)
+            self.fork_healing.wait(event)
         else:
             self._handlers[kind](event)
 

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 LONG_FORK = 3000
 HEALING_CPU_MS_MAX = 150.0
+HEALED_CHANGES_MAX = 400
+"""In one turn that was long enough to be told."""
 
 
 class Load:
@@ -406,6 +408,7 @@ def test_a_long_fork_heals_in_slices(forked: Callable[[int, int], Cluster]) -> N
     slow = max(1.0, before / STANDARD_MS, standard_work() / STANDARD_MS)
     lines = [line for daemon in halves for line in daemon.log_events("slow_turn")]
     assert not [line for line in lines if line["cpu_ms_max"] > HEALING_CPU_MS_MAX * slow]
+    assert not [line for line in lines if line.get("wrote_rows", {}).get("changes", 0) > HEALED_CHANGES_MAX]
     expected = {f"k/{n % 500}/{daemon.name}": n for daemon in halves for n in range(LONG_FORK)}
     for daemon in halves:
         with daemon.client() as client:

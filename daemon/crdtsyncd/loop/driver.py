@@ -113,6 +113,7 @@ class Driver:
         self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
         self._gate = WriteGate(lambda: self._store)
+        self._held_back: dict[object, Callable[[], object]] = {}  # while a fork is healed and much waits already
         self._checkpoints = WalCheckpoints(self)
         self._house = Housekeeping(self, config, self._connections, self._checkpoints)
         self._recovery = Recovery(self)
@@ -240,6 +241,10 @@ class Driver:
         if self._flushed is not None:
             self._flushed.set()
             self._flushed = None
+        if self._held_back and not self._node.fork_healing.is_crowded:
+            held_back, self._held_back = self._held_back, {}
+            for then in held_back.values():
+                then()
         self._planner.plan_soon()
         self._acks.mind(self._node)
         return ready
@@ -322,6 +327,9 @@ class Driver:
 
     def may_go_on(self, connection: object, then: Callable[[], object]) -> bool:
         """See both kinds of connections."""
+        if self._node.fork_healing.is_crowded:
+            self._held_back[connection] = then
+            return False
         return self._gate.lets_through(connection, then)
 
     def is_turn_full(self) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from crdtsync.core import heal_forks
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.core.replica import fork_healing
 from crdtsync.errors import NoSpace
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.forks import Chain
 from tests.fleet.agent import Agent
 from tests.fleet.clones import clone, meet, part
@@ -329,6 +331,34 @@ def test_who_asks_while_moved_changes_are_applied_waits_for_all_of_them(long_for
     ((agent, request),) = asked
     assert mine < set(unpack(agent.result(request)["value"]))
     check_all_there(a, b)
+
+
+def test_what_has_waited_is_taken_in_some_a_turn_and_in_its_order(long_fork, monkeypatch):
+    monkeypatch.setattr(heal_forks, "WAITING_EVENTS_MAX", 100)
+    first = 3 * heal_forks.SLICE_EVENTS
+    agents: list[Hasty] = []
+    answered = [0]
+    crowded: list[bool] = []
+
+    def ask(host, healing):
+        if healing.is_finishing and not agents:
+            agents.append(Hasty(host, "hasty"))
+            for n in range(first):
+                agents[0].write("append", key="log", value=pack(n))
+        elif agents and healing.waiting and answered[-1]:
+            agents[0].write("append", key="log", value=pack(first))  # it waits behind the others
+        answered.append(len(agents[0].replies) if agents else 0)
+        crowded.append(healing.is_crowded)
+
+    fleet, a, b = long_fork(ask)
+    meet(fleet, ("a", "b"))
+    steps = [after - before for before, after in pairwise(answered)]
+    assert 0 < max(steps) <= heal_forks.SLICE_EVENTS
+    assert sum(map(bool, steps)) > 3
+    assert (True in crowded, crowded[-1]) == (True, False)
+    mine = [value for value in log(a) if type(value) is int]
+    assert mine[: first + 1] == [*range(first + 1)]
+    check_agree(a, b)
 
 
 def test_a_crash_while_moved_changes_are_applied_loses_nothing(long_fork):

@@ -18,9 +18,10 @@ from crdtsyncd.security.node_key import load_or_make_key
 from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.storage.database import Store
 
+from crdtsync.core import heal_forks
 from crdtsync.core.agents.connection import Reply, User
 from crdtsync.core.cluster.admission import INVITES_META, Reach
-from crdtsync.core.interface import Tick
+from crdtsync.core.interface import AgentFrame, Tick
 from crdtsync.errors import StorageError
 from crdtsync.wire.codec import pack, unpack
 
@@ -133,6 +134,19 @@ async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: 
     await driver.breathe()
     await driver.breathe()
     assert agent.conn not in driver.core.desk.agents
+
+
+async def test_while_much_waits_for_a_fork_to_heal_nobody_is_read_further(driver: Driver) -> None:
+    went_on: list[str] = []
+    healing = driver.core.fork_healing
+    healing.wait(AgentFrame(99, bytes(heal_forks.WAITING_BYTES_MAX + 1)))
+    assert not driver.may_go_on("one", lambda: went_on.append("one"))
+    assert went_on == []
+    driver.feed(Tick())
+    await driver.breathe()
+    assert not healing.waiting
+    assert went_on == ["one"]
+    assert driver.may_go_on("one", lambda: went_on.append("again"))
 
 
 def holds(driver: Driver) -> dict[str, int]:
