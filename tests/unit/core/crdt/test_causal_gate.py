@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from crdtsync.core.crdt import causal_gate
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.wire.change import Dep
 from tests.examples import examples
+from tests.fleet.fleet import CODEC
 from tests.unit.core.sync.test_sync import chain, change_of
 
 
@@ -61,6 +63,27 @@ def test_a_change_is_kept_once():
     assert gate.hold(second, (7, 1))
     assert gate.hold(second, (7, 1))
     assert gate.release(7, 1) == [second.body]
+
+
+@pytest.mark.parametrize("is_one_writer", [True, False])
+def test_what_counts_is_what_memory_takes(is_one_writer):
+    """Of a short change most is what goes with it; also if each is by a writer of its own."""
+    gate = CausalGate()
+    changes = chain(7, 1000)[1:] if is_one_writer else [change_of(writer, 2) for writer in range(1, 1000)]
+    tracemalloc.start()
+    try:
+        for change in changes:
+            gate.hold(decoded(change), (change.writer, change.seq - 1))
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(gate) == 999
+    assert gate.size_bytes / 3 < taken_bytes < gate.size_bytes
+
+
+def decoded(change):
+    """As it comes from a peer: nothing of it is held elsewhere."""
+    return CODEC.decode(bytes(bytearray(change.body)))
 
 
 def test_bounded_in_number_per_writer(monkeypatch):
