@@ -198,6 +198,7 @@ def _environment() -> dict[str, str]:
     environment = {**os.environ, "VIRTUAL_ENV": str(VENV)}
     environment["PATH"] = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
     environment.pop("PYTHONHOME", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile what one can keep
     return environment
 
 
