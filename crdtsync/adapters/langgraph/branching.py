@@ -5,7 +5,9 @@ checkpoints that no other goes on from. To merge them, what one branch has added
 have in common is written to the other as an update, which goes through the graph's own reducers.
 
 A merge names in its metadata which head it took in. Two hosts may merge the same two heads at once: both results are
-one in what follows, so nothing is added twice.
+one in what follows, so nothing is added twice. Or one host merges a and b while the other one merges a, b and c: both
+results go on from a and from b, and neither of these from the other. What they have in common is then what a and b are
+together, so these are merged first, in memory (as git's recursive merge does).
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from langgraph.channels.base import BaseChannel
 
     from crdtsync.adapters.langgraph.checkpoints import Record
+
+    Channels = Mapping[str, BaseChannel[Any, Any, Any]]
 
 MERGED = "merged_checkpoint_id"
 
@@ -39,29 +43,63 @@ class Branches:
             self._parents[name] = parents
             self._ids[name] = record.id
         self._names = names
+        self._bases: dict[tuple[tuple[str, ...], str], Mapping[str, Any]] = {}
 
     def heads(self) -> list[str]:
         """The ids of those that no other goes on from, newest first."""
         passed = {each for parents in self._parents.values() for each in parents}
         return sorted((self._ids[name] for name in self._ids if name not in passed), reverse=True)
 
-    def common(self, one: str, other: str) -> str | None:
-        """The id of the newest that both go on from; None if there is none.
+    def has(self, one: str, other: str) -> bool:
+        """Whether ``one`` goes on from ``other``, or is it."""
+        return self._names.get(other, other) in self._before([self._names.get(one, one)])
 
-        :raises ValueError: it may have been pruned.
+    def common(self, ones: Iterable[str], other: str) -> tuple[str, ...]:
+        """The ids of the newest that both ``other`` and some of ``ones`` go on from; none of them goes on from another.
+
+        :raises ValueError: they may have been pruned.
         """
-        both = self._before(one) & self._before(other)
-        if known := [self._ids[name] for name in both if name in self._ids]:
-            return max(known)
-        if any(name not in self._ids for name in self._before(one) | self._before(other)):
-            message = f"what checkpoints {one} and {other} have in common is not here, it may have been pruned"
+        of_ones, of_other = (self._before(self._names.get(each, each) for each in some) for some in (ones, [other]))
+        if known := [name for name in of_ones & of_other if name in self._ids]:
+            passed = self._before(parent for name in known for parent in self._parents[name])
+            return tuple(sorted(self._ids[name] for name in known if name not in passed))
+        if any(name not in self._ids for name in of_ones | of_other):
+            message = f"what checkpoint {other} and others have in common is not here, it may have been pruned"
             raise ValueError(message)
-        return None
+        return ()
 
-    def _before(self, checkpoint_id: str) -> set[str]:
-        """A checkpoint and all that it goes on from, by name."""
+    def needed(self, one: str, other: str) -> set[str]:
+        """The ids of those whose values :meth:`base` asks for."""
         found: set[str] = set()
-        left = [self._names.get(checkpoint_id, checkpoint_id)]
+        left: list[tuple[tuple[str, ...], str]] = [((one,), other)]
+        done = set()
+        while left:
+            pair = left.pop()
+            if pair not in done:
+                done.add(pair)
+                common = self.common(*pair)
+                found.update(common)
+                left += [(common[:at], common[at]) for at in range(1, len(common))]
+        return found
+
+    def base(
+        self, channels: Channels, values: Mapping[str, Mapping[str, Any]], ones: tuple[str, ...], other: str
+    ) -> Mapping[str, Any]:
+        """The values, by channel, of all that ``other`` and ``ones`` have in common."""
+        pair = ones, other
+        if pair not in self._bases:
+            common = self.common(*pair)
+            made = dict(values[common[0]]) if common else {}
+            for at, each in enumerate(common[1:], 1):
+                before = self.base(channels, values, common[:at], each)
+                made |= _applied(channels, made, additions(channels, before, values[each], made))
+            self._bases[pair] = made
+        return self._bases[pair]
+
+    def _before(self, names: Iterable[str]) -> set[str]:
+        """Some checkpoints and all that they go on from, by name."""
+        found: set[str] = set()
+        left = [*names]
         while left:
             name = left.pop()
             if name not in found:
@@ -71,7 +109,7 @@ class Branches:
 
 
 def additions(
-    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    channels: Channels,
     before: Mapping[str, Any],
     branch: Mapping[str, Any],
     base: Mapping[str, Any],
@@ -94,6 +132,20 @@ def additions(
         elif base.get(name) == before.get(name):
             update[name] = after
     return update
+
+
+def _applied(channels: Channels, base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """What an update makes of the values that it changes."""
+    from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
+
+    found = {}
+    for name, added in update.items():
+        found[name] = added
+        if name in base and isinstance(channels[name], BinaryOperatorAggregate | DeltaChannel):
+            channel = channels[name].from_checkpoint(deepcopy(base[name]))
+            channel.update([added])
+            found[name] = channel.get()
+    return found
 
 
 def _added(name: str, channel: BaseChannel[Any, Any, Any], before: Any, after: Any) -> Any:

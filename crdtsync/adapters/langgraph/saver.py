@@ -292,16 +292,17 @@ class CrdtSaver(CallsInThreads):
         known = self._branches(*place)
         wanted = branch["configurable"]["checkpoint_id"]
         newest = known.heads()[0]
-        common = known.common(wanted, newest)
-        if common == wanted:
+        if known.has(newest, wanted):
             return config_of(*place, newest)
         said = dict(values or {})
-        held: list[dict[str, Any]] = []
-        for each in (common, wanted, newest):
-            found = {} if each is None else (graph.get_state(config_of(*place, each))).values
-            held.append({name: value for name, value in found.items() if name not in said})
+        held: dict[str, dict[str, Any]] = {}
+        for each in sorted({newest, wanted} | known.needed(newest, wanted)):
+            found = (graph.get_state(config_of(*place, each))).values
+            held[each] = {name: value for name, value in found.items() if name not in said}
+        before = known.base(graph.channels, held, (newest,), wanted)
+        update = {**additions(graph.channels, before, held[wanted], held[newest]), **said}
         target: RunnableConfig = {**config_of(*place, newest), "metadata": {MERGED: wanted}}
-        return graph.update_state(target, {**additions(graph.channels, *held), **said}, as_node)
+        return graph.update_state(target, update, as_node)
 
     def _branches(self, thread: str, namespace: str) -> Branches:
         found: list[Record] = []

@@ -402,6 +402,26 @@ def test_a_merged_branch_adds_what_it_has_and_the_other_has_not(saver: CrdtSaver
     assert (sorted(both["findings"]), both["tokens"]) == (sorted([*values["findings"], "later"]), 18)
 
 
+def test_what_two_merges_have_both_taken_in_is_added_once(saver: CrdtSaver) -> None:
+    """One host has merged a and b, and the other one a, b and c: neither a nor b alone is all that both have."""
+    run = board(saver)
+    common = run.update_state(thread("t"), BEGUN, as_node="work")
+    a, b, c = ({"findings": [name], "tokens": number} for name, number in (("a", 10), ("b", 100), ("c", 1000)))
+    heads = [run.update_state(common, each) for each in (a, b, c)]
+
+    def taken_in(target: Any, head: Any, update: Any) -> Any:
+        merged = {"merged_checkpoint_id": head["configurable"]["checkpoint_id"]}
+        return run.update_state({**target, "metadata": merged}, update)
+
+    taken_in(heads[1], heads[0], a)
+    taken_in(taken_in(heads[2], heads[0], a), heads[1], b)
+    for branch in saver.branches(thread("t"))[1:]:
+        saver.merge_branch(run, branch)
+    values = run.get_state(thread("t")).values
+    assert (sorted(values["findings"]), values["tokens"]) == (["a", "b", "begun", "c"], 1115)
+    assert len(saver.branches(thread("t"))) == 1
+
+
 def test_a_merge_that_would_be_a_guess_is_refused(saver: CrdtSaver) -> None:
     run = board(saver)
     common = run.update_state(thread("t"), BEGUN, as_node="work")
