@@ -1,0 +1,55 @@
+"""Two hosts write through each adapter at once, and one of their daemons is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Cluster
+from tests.harness.cluster import healed
+from tests.harness.frameworks import ROOT, environment, python_with, run_with
+from tests.harness.shell import Running
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+
+KINDS = {
+    "openai_session": "openai-agents", "openai_branches": "openai-agents", "google_adk": "google-adk",
+    "crewai": "crewai", "agent_framework": "agent-framework", "llama_index": "llama-index",
+    "pydantic_ai": "pydantic-ai", "langgraph_saver": "langgraph", "langgraph_store": "langgraph",
+}  # fmt: skip
+WRITERS = Path(__file__).with_name("adapter_writers.py")
+ROUND = 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_was_acknowledged_is_on_both_hosts_once(kind: str, pair: Cluster) -> None:
+    """The writers wait for the daemon while it is away, and go on."""
+    name = KINDS[kind]
+    command = [str(python_with(name)), str(WRITERS), kind, "write"]
+    acknowledged: dict[str, int] = {}
+
+    def write(*which: int) -> None:
+        for at in which * ROUND:
+            line = writers[at].line()
+            assert line, writers[at].interrupt()[1]
+            acknowledged[pair[at].name] = int(line)
+
+    writers = [
+        Running([*command, daemon.name], environment(CRDTSYNC_SOCKET=daemon.socket), ROOT, seconds=300)
+        for daemon in pair
+    ]
+    with writers[0], writers[1]:
+        write(0, 1)
+        pair[0].kill()
+        write(1)
+        pair.start()
+        write(0, 1)
+    healed(pair)
+    told = run_with(name, pair[0], WRITERS, kind, "show", *[str(daemon.socket) for daemon in pair]).splitlines()
+    shown = [sorted(json.loads(line)) for line in told[-2:]]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == len(set(shown[0])), "nothing is there twice"
+    wanted = {f"{who} {number}." for who, last in acknowledged.items() for number in range(last + 1)}
+    assert wanted - {*shown[0]} == set()
