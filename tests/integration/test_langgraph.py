@@ -73,38 +73,40 @@ def test_a_kill_in_the_middle_of_a_checkpoint_leaves_those_before(daemon: Daemon
     assert (int(step) >= 5, size) == (True, "4000000")
 
 
-def test_two_hosts_that_run_one_thread_both_keep_their_branch(parted: Cluster) -> None:
+@pytest.mark.parametrize("how", [[], ["delta"]], ids=["plain", "delta"])
+def test_two_hosts_that_run_one_thread_both_keep_their_branch(how: list[str], parted: Cluster) -> None:
     begin = FRAMEWORKS / NAME / "branches.py"
-    run_with(NAME, parted[0], begin, "begin")
+    run_with(NAME, parted[0], begin, "begin", *how)
     parted.heal()
     parted[1].client().wait(parted[0].client().now(), timeout=60)
     parted.cut(0, 1)
     parted.wait_parted(0, 1)
     for daemon in parted:
-        run_with(NAME, daemon, begin, "branch", daemon.name)
+        run_with(NAME, daemon, begin, "branch", daemon.name, *how)
     healed(parted)
-    shown = [run_with(NAME, daemon, begin, "show") for daemon in parted]
+    shown = [run_with(NAME, daemon, begin, "show", *how) for daemon in parted]
     assert shown[0] == shown[1]
     for daemon in parted:
         assert f"['begun', 'asked on {daemon.name}', 'done on {daemon.name}']" in shown[0]
 
 
-def test_branches_of_two_hosts_are_merged_by_the_graphs_reducers(parted: Cluster) -> None:
+@pytest.mark.parametrize("how", [[], ["delta"]], ids=["plain", "delta"])
+def test_branches_of_two_hosts_are_merged_by_the_graphs_reducers(how: list[str], parted: Cluster) -> None:
     """First the branches, then two that go on from merges which both hosts have made at once."""
     program = FRAMEWORKS / NAME / "branches.py"
     for daemon in parted:
-        run_with(NAME, daemon, program, "branch", daemon.name)
+        run_with(NAME, daemon, program, "branch", daemon.name, *how)
     healed(parted)
     parted.cut(0, 1)
     parted.wait_parted(0, 1)
-    merged, same = (json.loads(run_with(NAME, daemon, program, "merge")) for daemon in parted)
+    merged, same = (json.loads(run_with(NAME, daemon, program, "merge", *how)) for daemon in parted)
     assert merged == same
     assert sorted(merged[0]) == sorted(f"{what} on {each.name}" for each in parted for what in ("asked", "done"))
     assert merged[1] == 1, "one head is left"
     for daemon in parted:
-        run_with(NAME, daemon, program, "branch", f"{daemon.name} again")
+        run_with(NAME, daemon, program, "branch", f"{daemon.name} again", *how)
     healed(parted)
-    steps, heads = json.loads(run_with(NAME, parted[0], program, "merge"))
+    steps, heads = json.loads(run_with(NAME, parted[0], program, "merge", *how))
     assert steps[:4] == merged[0], "nothing is there twice"
     assert sorted(steps[4:]) == sorted(f"{what} on {each.name} again" for each in parted for what in ("asked", "done"))
     assert heads == 1

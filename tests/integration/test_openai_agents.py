@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -73,6 +74,25 @@ def test_a_conversation_goes_on_where_its_host_has_died(pair: Cluster, chat: Pat
     assert run_with(NAME, pair[1], chat, "When do we ship?") == "asked with 3 items\nso be it\n"
     said = [item["content"] for item in pair[1].client().log("openai-agents/chat-17") if item["role"] == "user"]
     assert said == ["We ship on Friday.", "When do we ship?"]
+
+
+def test_two_hosts_that_are_cut_off_keep_their_branches_and_usage(parted: Cluster) -> None:
+    program = FRAMEWORKS / NAME / "branch_of.py"
+    run_with(NAME, parted[0], program, "begin")
+    healed(parted)
+    parted.cut(0, 1)
+    parted.wait_parted(0, 1)
+    for daemon in parted:
+        run_with(NAME, daemon, program, "branch", daemon.name)
+        run_with(NAME, daemon, program, "branch", daemon.name, "same")
+    healed(parted)
+    (branches, used), same = (json.loads(run_with(NAME, daemon, program, "show")) for daemon in parted)
+    assert (branches, used) == (same[0], same[1])
+    assert branches.pop("main") == ["one", "two"]
+    both = branches.pop("same")
+    assert sorted(branches.values()) == [["one", "host-a"], ["one", "host-b"]]
+    assert {*both} == {"one", "host-a", "host-b"}, "one name, so one conversation"
+    assert used["total_tokens"] == 30
 
 
 def test_two_hosts_that_are_cut_off_keep_all_that_was_said(parted: Cluster, chat: Path) -> None:

@@ -51,7 +51,7 @@ class AdvancedCrdtSession(CrdtSession):
     turns have used.
 
     Every host has all branches; which of them is the current one, each object says for itself. The name of a branch is
-    used once.
+    used once; where two hosts that are cut off use it both, it has the items of both.
     """
 
     def __init__(

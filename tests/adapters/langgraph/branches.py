@@ -1,4 +1,7 @@
-"""One thread, run by several hosts at once: ``begin``, ``branch NAME`` on each, ``show``, ``merge``."""
+"""One thread, run by several hosts at once: ``begin``, ``branch NAME`` on each, ``show``, ``merge``.
+
+With ``delta`` at the end its steps are a ``DeltaChannel``, of which a checkpoint stores what was added alone.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import operator
 import sys
 from typing import Annotated, Any, TypedDict
 
+from langgraph.channels import DeltaChannel
 from langgraph.graph import START, StateGraph
 
 from crdtsync.adapters.langgraph import CrdtSaver
@@ -16,8 +20,13 @@ class Steps(TypedDict):
     steps: Annotated[list[str], operator.add]
 
 
-name = sys.argv[2] if len(sys.argv) > 2 else "nobody"
-builder = StateGraph(Steps)
+class Deltas(TypedDict):
+    steps: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+
+is_delta = sys.argv[-1] == "delta"
+name = sys.argv[2] if len(sys.argv) > 2 + is_delta else "nobody"
+builder = StateGraph(Deltas if is_delta else Steps)
 builder.add_node("done", lambda state: {"steps": [f"done on {name}"]})
 builder.add_edge(START, "done")
 config: Any = {"configurable": {"thread_id": "shared"}}
