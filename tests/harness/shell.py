@@ -8,13 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Self
 
-from tests.harness.warm import warm_start
+from tests.harness.warm import run_to_end
 
 PROGRAM = [sys.executable, "-m", "crdtsyncd.cli"]
 TIMEOUT_S = 60
@@ -24,6 +22,15 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
+
+
+def command(*arguments: str, given: str = "", environment: dict[str, str] | None = None) -> Done:
+    """Run ``crdtsync`` once, in this environment."""
+    done = run_to_end(
+        "crdtsync", PROGRAM, arguments, environment=environment or dict(os.environ), given=given.encode(),
+        timeout_s=TIMEOUT_S,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class Shell:
@@ -42,32 +49,12 @@ class Shell:
 
     def __call__(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> Done:
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        status, out, err = self._run(arguments, given, self.environment | environment)
-        assert b"Traceback" not in err
-        return Done(status, out.decode(), err.decode())
-
-    def _run(self, arguments: Sequence[str], given: bytes, environment: dict[str, str]) -> tuple[int, bytes, bytes]:
-        warm = warm_start(environment)
-        if warm is None:
-            done = subprocess.run(
-                [*PROGRAM, *arguments], input=given, capture_output=True, cwd=self.directory, env=environment,
-                timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
-            return done.returncode, done.stdout, done.stderr
-        with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
-            stdin.write(given)
-            stdin.seek(0)
-            streams = {"stdin": stdin.fileno(), "stdout": stdout.fileno(), "stderr": stderr.fileno()}
-            process = warm.start("crdtsync", arguments, environment=environment, directory=self.directory, **streams)
-            try:
-                status = process.wait(TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                os.kill(process.pid, signal.SIGKILL)
-                process.wait()
-                raise
-            stdout.seek(0)
-            stderr.seek(0)
-            return status, stdout.read(), stderr.read()
+        done = run_to_end(
+            "crdtsync", PROGRAM, arguments, environment=self.environment | environment, directory=self.directory,
+            given=given, timeout_s=TIMEOUT_S,
+        )  # fmt: skip
+        assert b"Traceback" not in done.stderr
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def ok(self, *arguments: str, stdin: str | bytes = b"", **environment: str) -> str:
         """What it prints, without the line end; it has to succeed in silence."""

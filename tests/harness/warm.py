@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 IS_COLD = os.environ.get("CRDTSYNC_TEST_COLD") == "1"
@@ -142,6 +143,42 @@ def warm_start(environment: Mapping[str, str]) -> WarmStart | None:
         if _the_one is None:
             _the_one = WarmStart()
     return _the_one if _the_one.suits(environment) else None
+
+
+def run_to_end(
+    program: str,
+    cold: Sequence[str],
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path | None = None,
+    given: bytes = b"",
+    timeout_s: float,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program until it ends, with ``given`` on its stdin; ``cold`` is the command that starts it from nothing.
+
+    :raises subprocess.TimeoutExpired: it had not ended in that time, and was killed.
+    """
+    warm = warm_start(environment)
+    if warm is None:
+        return subprocess.run(
+            [*cold, *arguments], input=given, capture_output=True, cwd=directory, env=environment, timeout=timeout_s,
+            check=False,
+        )  # fmt: skip
+    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        stdin.write(given)
+        stdin.seek(0)
+        streams = {"stdin": stdin.fileno(), "stdout": stdout.fileno(), "stderr": stderr.fileno()}
+        process = warm.start(program, arguments, environment=environment, directory=directory, **streams)
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(process.args, status, stdout.read(), stderr.read())
 
 
 def _heeded(environment: Mapping[str, str]) -> dict[str, str]:

@@ -6,8 +6,6 @@ import asyncio
 import json
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, time
@@ -19,6 +17,7 @@ from crdtsync import AsyncClient
 from crdtsync.errors import NotAllowed, Refused, Timeout
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal, wait_until_held
 from tests.harness.daemon import CHANGED, HOST, PROGRAM, Daemon
+from tests.harness.shell import command
 
 pytestmark = pytest.mark.integration
 
@@ -56,14 +55,11 @@ def hosts() -> Iterator[Hosts]:
             daemon.close()
 
 
-def run(daemon: Daemon, *words: str, status: int = 0, stdin: str | None = None) -> str:
+def run(daemon: Daemon, *words: str, status: int = 0, stdin: str = "") -> str:
     """A command line; what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), *words],
-        input=stdin, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == status, done.stderr
-    return (done.stdout if status == 0 else done.stderr).strip()
+    done = command("--socket", str(daemon.socket), *words, given=stdin)
+    assert done.status == status, done.err
+    return (done.out if status == 0 else done.err).strip()
 
 
 def invite(daemon: Daemon, *options: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,14 +11,16 @@ from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
+from tests.harness.shell import command
 from tests.integration.test_peer_abuse import Stranger, change, put
 
 pytestmark = pytest.mark.integration
 
 
 def run(daemon: Daemon, *words: str) -> str:
-    command = [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), "explain", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    done = command("--socket", str(daemon.socket), "explain", *words)
+    assert done.status == 0, done.err
+    return done.out
 
 
 def explained(daemon: Daemon, key: str, *words: str) -> dict[str, Any]:

@@ -6,8 +6,6 @@ Needs root, ``ip`` and network namespaces.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from time import sleep
 
@@ -16,6 +14,7 @@ import pytest
 from tests.harness.cluster import wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
 from tests.harness.lan import Lan, has_namespaces, ip
+from tests.harness.shell import command
 
 pytestmark = [
     pytest.mark.integration,
@@ -36,13 +35,10 @@ def lan() -> Iterator[Lan]:
         made.close()
 
 
-def run(daemon: Daemon, *words: str, stdin: str | None = None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "crdtsyncd.cli", "--socket", str(daemon.socket), *words],
-        input=stdin, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def run(daemon: Daemon, *words: str, stdin: str = "") -> str:
+    done = command("--socket", str(daemon.socket), *words, given=stdin)
+    assert done.status == 0, done.err
+    return done.out.strip()
 
 
 def connected(one: Daemon, other: Daemon) -> bool:

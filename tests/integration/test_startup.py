@@ -22,6 +22,7 @@ import msgpack
 import pytest
 
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
+from tests.harness.warm import run_to_end
 from tests.integration.witness import assert_clean, assert_sentence, undisturbed
 
 pytestmark = pytest.mark.integration
@@ -34,15 +35,16 @@ STOP_S_MAX = 12.0
 """The bound of a clean stop."""
 
 
-def run(
-    *options: object, user: int | None = None, bare: bool = False, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def run(*options: object, bare: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``crdtsyncd`` until it ends; if ``bare``, without root's right to read everything."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "XDG_"))}
-    return subprocess.run(
-        [*(WITHOUT_RIGHTS if bare else []), *COMMAND, *map(str, options)],
-        capture_output=True, text=True, timeout=20, env={**inherited, **environment}, user=user, check=False,
-    )  # fmt: skip
+    given, arguments = {**inherited, **environment}, [str(option) for option in options]
+    if bare and WITHOUT_RIGHTS:  # which a process gives up as it starts a program
+        return subprocess.run(
+            [*WITHOUT_RIGHTS, *COMMAND, *arguments], capture_output=True, text=True, timeout=20, env=given, check=False
+        )
+    done = run_to_end("crdtsyncd", COMMAND, arguments, environment=given, timeout_s=20)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], status: int, *parts: str) -> str:
