@@ -78,12 +78,14 @@ async def test_made_up_session_typed_into_editors():
     assert result.changes < result.transactions / 2
 
 
+@pytest.mark.slow
 async def test_made_up_session_with_daemons_killed():
     result = await replay(make_trace.make(1, SHORT), Options(kills=2, seed=1), quiet=True)
     check(result)
     assert [outage.how for outage in result.outages] == ["killed", "killed"]
 
 
+@pytest.mark.slow
 async def test_made_up_session_with_a_daemon_away():
     trace = make_trace.make(2)
     result = await replay(trace, Options(away=300, seed=2), quiet=True)
@@ -92,6 +94,7 @@ async def test_made_up_session_with_a_daemon_away():
     assert outage.edits > 0
 
 
+@pytest.mark.slow
 async def test_made_up_session_with_a_daemon_away_for_longer_than_the_log_reaches():
     result = await replay(make_trace.make(), Options(away=500, log_bytes_max=LOG_BYTES_MIN), quiet=True)
     check(result)
@@ -180,6 +183,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_says_equal_and_exits_with_0(tmp_path):
     path = tmp_path / "trace.json.gz"
     assert bench("make-trace", str(path), "--transactions", "200").returncode == 0
@@ -189,6 +193,7 @@ def test_the_command_says_equal_and_exits_with_0(tmp_path):
     assert (found["transactions"], found["equal"], found["differences"]) == (150, True, [])
 
 
+@pytest.mark.slow
 def test_the_command_shows_where_texts_differ_and_exits_with_1(tmp_path):
     plain = to_json(make_trace.make(transactions=100))
     expected = plain["endContent"]

@@ -213,6 +213,7 @@ def target() -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.mark.slow  # endurance: each message again and again for a second
 @pytest.mark.parametrize("kind,make", CASES, ids=[f"{kind.__name__}-{at}" for at, (kind, _) in enumerate(CASES)])
 def test_no_message_takes_much_memory(target: Daemon, kind: type[Message], make: Maker) -> None:
     with undisturbed(target) as witness, grows_little(target):
@@ -226,6 +227,7 @@ def served() -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REQUESTS)
 def test_no_request_takes_much_memory(served: Daemon, name: str) -> None:
     with undisturbed(served) as witness, grows_little(served):

@@ -41,6 +41,7 @@ def test_histories_of_claims_by_quorum_on_hosts_that_only_vote() -> None:
     assert sum(claimed) > len(claimed)
 
 
+@pytest.mark.slow  # a test of the simulator, as is the next
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_caught(name: str) -> None:
     for seed in (CAUGHT_BY[name], *range(SEEDS_MAX)):
@@ -52,6 +53,7 @@ def test_a_planted_fault_is_caught(name: str) -> None:
     pytest.fail(f"none of {SEEDS_MAX} histories found {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUORUM_PLANTS)
 def test_a_planted_fault_of_votes_is_caught(name: str) -> None:
     for seed in range(SEEDS_MAX):
