@@ -43,7 +43,8 @@ class Part(IntEnum):
     RECORDS = 8
     RESOLVERS = 9
     RETENTION = 10
-    PEERS = 11
+    SLEEP = 11
+    PEERS = 12
 
 
 PARTS = tuple(Part)

@@ -26,6 +26,7 @@ from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.purging import Purger
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
+from crdtsync.core.background.sleep import Sleeper
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
 from crdtsync.core.background.upload_sweep import UploadSweep
@@ -66,6 +67,7 @@ from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.peers.voter import Voter
 from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.replay import take_back
+from crdtsync.core.replica.asleep import may_sleep
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
 from crdtsync.core.resolvers.registry import Registry
@@ -74,7 +76,6 @@ from crdtsync.core.storage.long_values import CACHE_BYTES_MAX, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
-from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.limits import CLUSTER_SPACE
@@ -136,6 +137,7 @@ class Node:
         self.purger = Purger(self)
         self.upload_sweep = UploadSweep(self)
         self.automatic_checkpoints = AutomaticCheckpoints(self)
+        self.sleeper = Sleeper(self)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         self.retention = Retention(storage, caps, now.mono_s)
@@ -196,7 +198,7 @@ class Node:
                 rows[name] = SpaceRow(number, name, 0, None, 0, 0, 0, {}, 0, {})
                 self._ledger.batch.spaces.append((number, name, 0))
         for row in rows.values():
-            self.open_replica(row)
+            self._rest(self.open_replica(row))
         self.spaces.archives.reload()
 
     def open_replica(self, row: SpaceRow) -> Replica:
@@ -211,9 +213,42 @@ class Node:
         self._durable[replica.name] = replica.position
         self._texts[replica.name] = TextKeeper(replica)
         self._restless.add(replica.name)
+        self._equip(replica)
+        replica.woken = self._equip
+        self.reaper.loaded(replica)
+
+    def _equip(self, replica: Replica) -> None:
+        """What a replica needs of its node whenever it has been read from disk."""
         replica.documents.now_s = self.now_s
         replica.documents.wake = lambda: self._wake(replica)
-        self.reaper.loaded(replica)
+        replica.uploads.bytes_max = self._blob_bytes_max
+
+    def _rest(self, replica: Replica) -> None:
+        """Of many spaces that are there at a start few are used soon: each is let go before the next one is read."""
+        is_resumed = any(True for _ in replica.staging.parts())  # a snapshot of it that was being taken
+        has_texts = bool(self.storage.document_spans(replica.id, None, 1))  # which are trimmed in rounds
+        if replica.name != CLUSTER_SPACE and not is_resumed and not has_texts and may_sleep(replica):
+            replica.sleep()
+            self._restless.discard(replica.name)
+
+    def put_to_sleep(self, name: str) -> bool:
+        """Put a space to sleep, unless it is asleep, or something is under way there."""
+        replica = self.replicas[name]
+        is_used = (
+            name == CLUSTER_SPACE
+            or name in self._restless
+            or name in self._applied
+            or self._ledger.batch.metas  # of its checkpoints, perhaps
+            or len(self.desk.long_reads)
+            or name in self.sync.transfers.taker.receipts
+            or self.fork_healing.is_busy
+            or not self.retention.is_done_with(replica)
+        )
+        if is_used or replica.asleep is not None or not may_sleep(replica):
+            return False
+        replica.sleep()
+        self.retention.recount(replica)
+        return True
 
     def _wake(self, replica: Replica) -> None:
         replica.documents.now_s = self.now_s
@@ -226,12 +261,10 @@ class Node:
         return self._replica_of(row, Ledger(0, 0))
 
     def _replica_of(self, row: SpaceRow, ledger: Ledger) -> Replica:
-        codec = Codec(self.identity.cluster, row.name, row.epoch)
-        me = (self.identity.node, self.identity.name)
-        replica = Replica(row, codec, self.storage, ledger, self._random, me, self.alarms, self.value_cache)
+        cluster, me = self.identity.cluster, (self.identity.node, self.identity.name)
+        replica = Replica(row, cluster, self.storage, ledger, self._random, me, self.alarms, self.value_cache)
         replica.documents.now_s = self.now_s
         replica.barred = self.barred
-        replica.uploads.bytes_max = self._blob_bytes_max
         return replica
 
     def _is_restless(self, name: str) -> bool:
@@ -438,7 +471,7 @@ class Node:
 
     def document_memory_bytes(self) -> int:
         """About how much memory the loaded documents of all spaces take."""
-        return sum(replica.documents.memory_bytes for replica in self.replicas.values())
+        return sum(replica.documents.memory_bytes for replica in self.replicas.values() if replica.asleep is None)
 
     def data(self) -> str:
         """What this node holds for agents, in words; empty if nothing."""
@@ -563,6 +596,8 @@ class Node:
             self.resolvers.run()
         if self.agenda.takes(Part.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
             retention.run(self.replicas, self._ledger.batch, self.now_ms, now_s)
+        if self.agenda.takes(Part.SLEEP, now_s):
+            self.sleeper.run()
 
     def _tell_of_applied(self, has_watches: bool) -> None:
         """Count what the commit under way changes, and tell watchers and resolvers of it."""
@@ -745,6 +780,7 @@ class Node:
             Part.RESOLVERS: self.resolvers.deadline_s,
             Part.RETENTION: lambda: None if self.read_only else self.retention.due_s,
             Part.PEERS: lambda: self.sync.deadline_s(self._durable),
+            Part.SLEEP: lambda: self.sleeper.due_s,
         }
 
     def _texts_due_s(self) -> float | None:

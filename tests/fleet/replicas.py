@@ -17,7 +17,7 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.clock import START_MS
 
@@ -51,9 +51,8 @@ class Site:
         self.now_ms = START_MS
         storage: Any = NoStorage()
         random = Random(name)
-        codec = Codec(LOOPBACK_CLUSTER, "default", 0)
-        alarms = Alarms(lambda *_args, **_fields: None)
-        self.replica = Replica(space_row(), codec, storage, Ledger(0, 0), random, (name, name), alarms, ValueCache())
+        alarms, ledger, me = Alarms(lambda *_args, **_fields: None), Ledger(0, 0), (name, name)
+        self.replica = Replica(space_row(), LOOPBACK_CLUSTER, storage, ledger, random, me, alarms, ValueCache())
         self.reader = Reader(self.replica, storage, self.now_ms, self.replica.node_of)
         self.changes: list[Change] = []  # in the order in which they were applied
 

@@ -190,6 +190,7 @@ def test_histories_exercise_what_they_are_about():
         "copied",
         "joined",
         "left",
+        "slept",
         "clock jumped",
         "message lost",
         "message repeated",

@@ -50,6 +50,9 @@ from tests.simulator.watchers import Watcher
 START_MS = 1_800_000_000_000
 TAKEOVER_MS = 3_600_000
 
+SLEEPY = 0.2
+"""How often a space is put to sleep after a turn, if it may be."""
+
 
 class World:
     """See the module's description."""
@@ -67,6 +70,7 @@ class World:
         self.seed = seed
         self.caps = caps
         self.random = Random(seed)
+        self.drowsiness = Random(f"sleep {seed}")  # of its own: what else happens is the same without it
         self.tuning = make_small(self.random) if small else ExitStack()
         self.directory = memory_dir()
         self.mono_s = 1000.0
@@ -332,6 +336,17 @@ class World:
             host.running.turn_due_s()  # from then on turns need not run everything
         self.check(host)
         self.dispatch(host, ready)
+        self._let_sleep(host)
+
+    def _let_sleep(self, host: Host) -> None:
+        """At times a node puts the space to sleep, and is asked at once what peers ask a sleeper for."""
+        replica = host.replica
+        frontier, digest = replica.frontier, replica.digest
+        if self.drowsiness.random() < SLEEPY and host.running.put_to_sleep(SPACE):
+            self.counts["slept"] += 1
+            told = host.replica.frontier, host.replica.digest
+            require(told == (frontier, digest), host.name, "sleeps and tells", told, "and not", (frontier, digest))
+            require(host.replica.asleep is not None, host.name, "was woken by what peers ask for")
 
     def wake(self, host: Host) -> None:
         """A frozen process goes on; a slow disk is done. What has come in meanwhile is there all at once."""

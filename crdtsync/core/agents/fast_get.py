@@ -43,6 +43,7 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
         return False
     if agent.everywhere < _READ and (space not in agent.grants or agent.grants[space].whole < _READ):
         return False
+    replica.idle_looks = 0
     entries = replica.entries
     held = entries.held(key)
     if len(held) != 1:

@@ -57,6 +57,7 @@ def find_replica(host: Host, space: object, agent: Agent) -> Replica:
     if replica is None and isinstance(space, str):
         replica = host.spaces.archives.open(space)
     if replica is not None:
+        replica.idle_looks = 0
         return replica
     record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
     if record is not None and record.exists and record.nodes is not None and host.guard.sees(agent, str(space)):

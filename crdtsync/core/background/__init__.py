@@ -20,6 +20,7 @@ Modules:
 - ``retention_caps``: those caps
 - ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,
   unloads
+- ``sleep``: puts spaces to sleep that nobody uses
 - ``digest_warmup``: works out, in slices, the digests of what was loaded at a start. The daemon calls it, not the
   node
 

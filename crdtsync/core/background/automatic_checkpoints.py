@@ -137,6 +137,7 @@ class AutomaticCheckpoints:
             self._known = [
                 (name, policy.name)
                 for name, replica in sorted(host.replicas.items())
+                if replica.asleep is None
                 for policy in replica.checkpoints.policies()
             ]
         some = self._known[self._looked : self._looked + LOOKS_MAX]

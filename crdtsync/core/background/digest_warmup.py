@@ -13,7 +13,7 @@ SLICE_ENTRIES_MAX = 2000
 def sum_some(replicas: Mapping[str, Replica]) -> bool:
     """Do a part of it; whether there is more to do."""
     for replica in replicas.values():
-        if not replica.entries.is_summed:
+        if replica.asleep is None and not replica.entries.is_summed:
             replica.entries.sum_up(SLICE_ENTRIES_MAX)
             return True
     return False

@@ -252,7 +252,8 @@ class Purger:
         """Begin what is new, and do a slice of what is due."""
         host = self._host
         for name, replica in host.replicas.items():
-            for purge in replica.purges.take_noted() if replica.purges.is_noted else ():
+            is_noted = replica.asleep is None and replica.purges.is_noted
+            for purge in replica.purges.take_noted() if is_noted else ():
                 if outcome_of(host.storage.meta(purge_done_name(replica.id, purge.pattern.text)), purge) is None:
                     # not before the commit under way is on disk
                     due_s = host.now_s + SLICE_INTERVAL_S

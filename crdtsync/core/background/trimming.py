@@ -11,9 +11,10 @@ from heapq import merge as merge_sorted
 from itertools import islice
 from typing import NamedTuple
 
-from crdtsync.causality import Dot, VersionVector, merge
+from crdtsync.causality import TIME_MS_MAX, Dot, VersionVector, merge
 from crdtsync.core.background.pattern_trimming import PatternTrimming
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.replica.asleep import Asleep
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import (
     Batch,
@@ -201,6 +202,12 @@ class Retention:
         """Rows have gone that nobody here has counted off."""
         self._of_patterns.pop(replica.id, None)
 
+    def is_done_with(self, replica: Replica) -> bool:
+        """Whether it has looked at all of a space since something happened there, and has nothing left to do."""
+        at, name = self._rounds.get(replica.id), replica.name
+        is_through = at is not None and at.after is None and at.trimmed_position == replica.trimmed_position
+        return is_through and name not in self._waiting and name not in self._later
+
     def failed(self, now_s: float) -> None:
         """The commit did not happen, and memory has been read anew: begin again, but not at once."""
         self.due_s = now_s + CHECK_INTERVAL_S
@@ -234,6 +241,8 @@ class Retention:
             replica = replicas.get(name)
             if replica is None:
                 continue
+            if replica.asleep is not None and not self._is_overdue(replica, replica.asleep, now_ms):
+                continue
             replica.past.let_go()
             replica.past.taken_away.let_old_ones_go(now_ms)
             stats = self._storage.log_stats(replica.id)
@@ -256,6 +265,23 @@ class Retention:
             self._waiting.update(self._later)
             self._later.clear()
             self.due_s = now_s + CHECK_INTERVAL_S
+
+    def _is_overdue(self, replica: Replica, asleep: Asleep, now_ms: int) -> bool:
+        """Whether a space that sleeps has something that is to go. It is read once: nothing changes there."""
+        trim_ms = self._trim_ms(replica.id) if asleep.trim_ms is None else asleep.trim_ms
+        if trim_ms != asleep.trim_ms:
+            replica.asleep = asleep._replace(trim_ms=trim_ms)
+        return trim_ms < now_ms
+
+    def _trim_ms(self, space: int) -> int:
+        storage, caps = self._storage, self.caps
+        stats, change = storage.log_stats(space), storage.oldest_change(space)
+        if stats["log_bytes"] > caps.log_bytes_max or stats["history_bytes"] > caps.history_bytes_max:
+            return 0
+        times_ms = [row.time_ms for row in storage.oldest_dead(space, 1)]
+        times_ms += [row.time_ms for row in storage.oldest_removals(space, 1)]
+        history_ms = min(times_ms, default=TIME_MS_MAX) + caps.history_age_ms_max
+        return history_ms if change is None else min(history_ms, change.time_ms + caps.log_age_ms_max)
 
     def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1

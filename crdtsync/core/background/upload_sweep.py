@@ -45,7 +45,7 @@ class UploadSweep:
             return
         self.due_s = host.now_s + SWEEP_INTERVAL_S
         for _, replica in sorted(host.replicas.items()):
-            if self._sweep(replica):
+            if replica.asleep is None and self._sweep(replica):
                 self.due_s = host.now_s
 
     def _sweep(self, replica: Replica) -> bool:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
 from crdtsync.core.alarm_catalogue import alarm_of
-from crdtsync.core.kinds.values import is_conflict
 from crdtsync.core.peers.peer_state import Peer
+from crdtsync.core.replica.asleep import keys_of, siblings_of
 from crdtsync.core.replica.replica import Replica
 from crdtsync.wire.limits import CLUSTER_SPACE, NAME_CHARS_MAX
 from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _NOTHING_STORED = dict.fromkeys(("log_changes", "log_bytes", "history_bytes", "document_bytes"), 0)
 """Of a space that has just been made."""
-RESERVED_PREFIX = "_"
-"""With this begin the keys that are not listed to users."""
 
 
 def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
@@ -160,24 +158,21 @@ def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
 
 
 def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
-    entries = replica.entries
-    # Schemas that two hosts declared at once are shown by `schema show`; `conflicts` does not list them.
-    listed = (key for key in entries.keys_with_several if not key.startswith(RESERVED_PREFIX))
-    conflicting = sum(1 for key in listed if is_conflict(entries, entries.live(key, node.now_ms)))
-    checkpoint_ms = replica.checkpoints.newest_ms()
+    asleep = replica.asleep
+    checkpoint_ms = replica.checkpoints.newest_ms() if asleep is None else asleep.checkpoint_ms
     return {
         "name": replica.name,
         "epoch": replica.epoch,
-        "keys": len(entries) - len(entries.keys_all_hidden) - sum(1 for _ in entries.keys(RESERVED_PREFIX)),
-        "entries": entries.count - entries.expiry.hidden_count,
-        "siblings": conflicting,
+        "keys": keys_of(replica) if asleep is None else asleep.keys,
+        "entries": replica.entries.count - replica.entries.expiry.hidden_count if asleep is None else asleep.entries,
+        "siblings": siblings_of(replica, node.now_ms) if asleep is None else asleep.siblings,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
-        "digest": f"{entries.digest:032x}",
+        "digest": f"{replica.entries.digest if asleep is None else asleep.digest:032x}",
         **_NOTHING_STORED,
         **stats,
         "log_bytes_max": node.retention.caps.log_bytes_max,
         "history_bytes_max": node.retention.caps.history_bytes_max,
-        "pending_changes": len(replica.gate),
+        "pending_changes": len(replica.gate) if asleep is None else 0,
         "checkpoint_age_s": None if checkpoint_ms is None else max(0, node.now_ms - checkpoint_ms) / 1000,
         "checkpoint_failures": node.automatic_checkpoints.failures.get(replica.name, 0),
     }

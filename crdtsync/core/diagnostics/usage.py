@@ -144,12 +144,23 @@ def _of_peers(node: Node) -> Iterator[Usage]:
     yield Usage("snapshots_given", given, snapshot_server.SNAPSHOTS_OPEN_MAX, "snapshots", BUFFER)
 
 
+def _awake(node: Node) -> list[tuple[str, Replica]]:
+    return [(name, replica) for name, replica in node.replicas.items() if replica.asleep is None]
+
+
 def _of_spaces(node: Node) -> Iterator[Usage]:
-    replicas = node.replicas.items()
-    early = ((size_bytes, name) for name, replica in replicas if (size_bytes := replica.gate.size_bytes))
+    awake = _awake(node)
+    early = ((size_bytes, name) for name, replica in awake if (size_bytes := replica.gate.size_bytes))
     yield fullest("early_changes", early, causal_gate.BYTES_MAX, "bytes", BUFFER)
-    plural = ((name, replica) for name, replica in replicas if replica.entries.keys_with_several)
-    schemas = ((len(replica.schemas), name) for name, replica in replicas)
+    plural = (
+        (name, replica)
+        for name, replica in node.replicas.items()
+        if (replica.entries.keys_with_several if replica.asleep is None else replica.asleep.siblings)
+    )
+    schemas = (
+        (len(replica.schemas) if replica.asleep is None else replica.asleep.schemas, name)
+        for name, replica in node.replicas.items()
+    )
     yield fullest("schemas", schemas, declare.SCHEMAS_MAX, "schemas", LIMIT)
     yield Usage("spaces", node.spaces.named_count(), spaces.SPACES_MAX, "spaces", LIMIT)
     yield fullest("key_siblings", node.crowds.look(plural), KEY_SIBLINGS_MAX, "siblings", LIMIT)
@@ -165,9 +176,10 @@ def _capped(node: Node, stats: Stats) -> Iterator[Usage]:
     kept_rows = node.spaces.archives.rows.values()
     yield Usage("archives", len(kept_rows), archives.ARCHIVES_MAX, "archives", CAP)
     yield Usage("archive_bytes", sum(row.size_bytes for row in kept_rows), archives.ARCHIVE_BYTES_MAX, "bytes", CAP)
-    opened = ((len(replica.documents), name) for name, replica in replicas)
+    awake = _awake(node)
+    opened = ((len(replica.documents), name) for name, replica in awake)
     yield fullest("open_documents", opened, document_cache.OPEN_DOCUMENTS_MAX, "documents", CAP)
-    loaded = ((replica.documents.memory_bytes, name) for name, replica in replicas)
+    loaded = ((replica.documents.memory_bytes, name) for name, replica in awake)
     yield fullest("document_memory", loaded, document_cache.OPEN_BYTES_MAX, "bytes", CAP)
     yield Usage("value_cache", node.value_cache.size_bytes, node.value_cache.bytes_max, "bytes", CAP)
 

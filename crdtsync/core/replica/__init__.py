@@ -16,6 +16,7 @@ changes come.
 Modules:
 
 - ``replica``: the state of one space in memory; applying changes; writers
+- ``asleep``: what stays in memory of a space that nobody uses, and when it may sleep
 - ``fork_healing``: two branches of one writer: which keeps its numbers, and new names for the other
 - ``change_draft``: one change in the making, and what its author had seen
 - ``write_operations``: the table of all write operations

@@ -19,6 +19,7 @@ from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
+from crdtsync.core.replica.asleep import Asleep, fall_asleep
 from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.schemas.caps import SchemaCaps
 from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
@@ -53,6 +54,19 @@ the newer half of them.
 """
 
 
+_PARTS = frozenset(
+    (
+        "_less_recent", "_recent", "caps", "checkpoints", "codec", "documents", "entries", "gate", "past", "pins",
+        "purges", "schemas", "staging", "texts", "unknown", "uploads", "values",
+    )
+)  # fmt: skip
+"""What a replica does without while it sleeps."""
+
+
+def _nothing(_replica: Replica) -> None:
+    """What follows from waking up."""
+
+
 class Effect(NamedTuple):
     """What one operation did: the entry that it added, if any, and those that it removed."""
 
@@ -75,17 +89,18 @@ class Replica:
     """The state of one space in memory. What must be written to disk goes to ``ledger``."""
 
     __slots__ = (
-        "_ledger", "_less_recent", "_node", "_random", "_recent", "alarms", "arrivals", "barred", "caps", "checkpoints",
-        "clock", "codec", "documents", "entries", "epoch", "floor", "gate", "hashes", "id", "name", "new_names",
-        "node", "origins", "past", "pins", "point", "position", "purges", "schemas", "since_own", "staging",
-        "storage", "texts", "trimmed_position", "undurable", "unknown", "uploads", "values", "vector", "writer",
+        "_cache", "_cluster", "_ledger", "_less_recent", "_node", "_random", "_recent", "alarms", "arrivals", "asleep",
+        "barred", "caps", "checkpoints", "clock", "codec", "documents", "entries", "epoch", "floor", "gate", "hashes",
+        "id", "idle_looks", "name", "new_names", "node", "origins", "past", "pins", "point", "position", "purges",
+        "schemas", "since_own", "staging", "storage", "texts", "trimmed_position", "undurable", "unknown", "uploads",
+        "values", "vector", "woken", "writer",
     )  # fmt: skip
     # Beyond 30 attributes each instance would have a table of names of its own, which takes 1.6 kB of each space.
 
     def __init__(
         self,
         row: SpaceRow,
-        codec: Codec,
+        cluster: bytes,
         storage: Storage,
         ledger: Ledger,
         random: Random,
@@ -96,62 +111,68 @@ class Replica:
         self.id = row.id
         self.name = row.name
         self.epoch = row.epoch
-        self.codec = codec
+        self._cluster = cluster
         self.storage = storage
         self.writer = row.own_writer
         self.vector: VersionVector = {}
         self.hashes: dict[Writer, bytes] = {}
+        self.arrivals = Arrivals()
+        self.clock = HybridClock()
+        self.alarms = alarms
+        self.position = row.position
+        self.floor = row.floor
+        self.trimmed_position = row.trimmed_position
+        self.origins: dict[Writer, tuple[str, str]] = {}
+        self._node = node
+        self.node = node[0]
+        self._cache = cache
+        self._ledger = ledger
+        self._random = random
+        self.since_own: set[Writer] = set()
+        """Who has written since this node's newest change."""
+        self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
+        self.undurable: VersionVector = {}
+        """The heads on disk of writers who have others in memory."""
+        self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
+        self.new_names: list[tuple[Writer, int, int, Writer]] = []
+        """Of branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
+        self.asleep: Asleep | None = None
+        """What is known of it while it sleeps: see :mod:`crdtsync.core.replica.asleep`."""
+        self.idle_looks = 0
+        """How often somebody has looked whether it is used since it was."""
+        self.woken: Callable[[Replica], None] = _nothing
+        """Is called when it has woken up, with this replica."""
+        self._load_heads(row)
+        self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
+        self._make_parts(row.history_floor, row.history_since_ms)
+
+    def _make_parts(self, history_floor: VersionVector, history_since_ms: int) -> None:
+        """All that a replica which sleeps does without, as it stands on disk."""
+        ledger = self._ledger
+        self.codec = Codec(self._cluster, self.name, self.epoch)
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
         self.caps = SchemaCaps()
         self.purges = Purges(self.entries)
         self.uploads = Uploads(self.entries)
         self.gate = CausalGate()
-        self.arrivals = Arrivals()
-        self.clock = HybridClock()
-        self.alarms = alarms
-        self._ledger = ledger
         self._begin_texts()
-        self.position = row.position
-        self.floor = row.floor
-        self.trimmed_position = row.trimmed_position
-        self.past = HistoryRecorder(self, ledger, row.history_floor, row.history_since_ms)
+        self.past = HistoryRecorder(self, ledger, history_floor, history_since_ms)
         self.checkpoints = Checkpoints(self)
         self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
-        self.origins: dict[Writer, tuple[str, str]] = {}
-        self._node = node
-        self.node = node[0]
         self.values = LongValues(
-            cache, storage.value, storage.values, self._logged_value, self._tell_damaged, self._mend_value
+            self._cache,
+            self.storage.value,
+            self.storage.values,
+            self._logged_value,
+            self._tell_damaged,
+            self._mend_value,
         )
-        self._random = random
-        self.since_own: set[Writer] = set()
-        """Who has written since this node's newest change."""
-        self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
         self._recent: dict[tuple[Writer, int], bytes] = {}
         self._less_recent: dict[tuple[Writer, int], bytes] = {}
         self.staging = Staging(self, ledger)
-        self.undurable: VersionVector = {}
-        """The heads on disk of writers who have others in memory."""
         self.unknown: tuple[Change, Dot] | None = None
-        self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
-        self.new_names: list[tuple[Writer, int, int, Writer]] = []
-        """Of branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
-        self._load(row)
-
-    def _load(self, row: SpaceRow) -> None:
-        self._load_heads(row)
-        stored = list(self.storage.entries(self.id, self.values.stand_in))
-        self.values.doubt_all(stored)
-        self.note_reserved(stored)
-        markers = [entry for entry in stored if entry.kind == Kind.TEXT]
-        reserved = [entry.key for entry in stored if entry.key[0] == "_"]
-        self.entries.load(stored)
-        self.texts.load(markers)
-        self.checkpoints.note(reserved)
-        self._note_uploads(reserved)
-        self.schemas.take_retold()  # nobody has been told anything yet
-        self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
+        self._load_entries()
 
     def _load_heads(self, row: SpaceRow) -> None:
         for writer, seq, change_hash in self.storage.heads(self.id):
@@ -164,6 +185,18 @@ class Replica:
             self.since_own = set(self.vector)
         else:
             self.since_own = {w for w, _ in self.storage.heads_after(self.id, row.own_position) if w != self.writer}
+
+    def _load_entries(self) -> None:
+        stored = list(self.storage.entries(self.id, self.values.stand_in))
+        self.values.doubt_all(stored)
+        self.note_reserved(stored)
+        markers = [entry for entry in stored if entry.kind == Kind.TEXT]
+        reserved = [entry.key for entry in stored if entry.key[0] == "_"]
+        self.entries.load(stored)
+        self.texts.load(markers)
+        self.checkpoints.note(reserved)
+        self._note_uploads(reserved)
+        self.schemas.take_retold()  # nobody has been told anything else
 
     def read_anew(self, row: SpaceRow) -> None:
         """Read what is on disk, which holds all of what memory does, but for changes that have been taken back. That
@@ -208,6 +241,41 @@ class Replica:
     def _note_uploads(self, keys: Iterable[str]) -> None:
         for key in dict.fromkeys(keys):
             self.uploads.note(key)
+
+    # -- sleep -------------------------------------------------------------------------------------------
+
+    def sleep(self) -> None:
+        """Let go of what can be read from disk again. Whether it may is for
+        :func:`crdtsync.core.replica.asleep.may_sleep` to say.
+        """
+        self._let_go(fall_asleep(self))
+
+    def _let_go(self, asleep: Asleep) -> None:
+        self.asleep = asleep
+        for name in _PARTS:
+            if hasattr(self, name):
+                delattr(self, name)
+        self.__class__ = Sleeping
+
+    def wake(self) -> None:
+        """Read anew from disk what it does without while it sleeps."""
+        asleep = self.asleep
+        assert asleep is not None, "it sleeps"
+        self.__class__, self.asleep = Replica, None
+        try:
+            self._make_parts(asleep.history_floor, asleep.history_since_ms)
+            self.idle_looks = 0
+            self.woken(self)
+        except BaseException:  # the disk failed: it sleeps on
+            self._let_go(asleep)
+            raise
+
+    @property
+    def digest(self) -> int | None:
+        """Of the live entries; None: of those that were loaded it is not worked out yet."""
+        if self.asleep is not None:
+            return self.asleep.digest
+        return self.entries.digest if self.entries.is_summed else None
 
     @property
     def frontier(self) -> Frontier:
@@ -624,6 +692,7 @@ class Replica:
 
     def prepare_commit(self) -> None:
         """Add what a commit must write beside the changes themselves."""
+        self.idle_looks = 0
         self._ledger.batch.clocks.append((self.clock.last, self.id))
         for document in self.documents.states_due():
             self.texts.store(document.dot)
@@ -637,3 +706,26 @@ class Replica:
         """All that was applied is on disk."""
         self.committed_plainly()
         self.documents.committed()
+
+
+class Sleeping(Replica):
+    """A replica while it sleeps: all who hold it go on holding it. Who touches what it does without wakes it.
+
+    A class of its own, since one that is asked for unknown names takes more than twice as long to read each known one.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # else no attribute would be unknown
+
+        def __getattr__(self, name: str) -> object:
+            """Somebody touches what it does without."""
+            if name not in _PARTS:
+                raise AttributeError(name)
+            self.wake()
+            return getattr(self, name)
+
+    def apply(self, change: Change, now_ms: int, own: bool) -> Applied:
+        """See :meth:`Replica.apply`. It is awake before anything of the change is noted."""
+        self.wake()
+        return self.apply(change, now_ms, own)

@@ -611,6 +611,9 @@ class Storage(Protocol):
     def oldest_changes(self, space: int, rows_max: int) -> list[OldChange]:
         """The oldest changes in the log."""
 
+    def oldest_change(self, space: int) -> OldChange | None:
+        """The oldest in the log of a space that is small, however much others hold; None: there is none."""
+
     def oldest_dead(self, space: int, rows_max: int) -> list[OldDead]:
         """The dead entries that were removed first."""
 

@@ -85,8 +85,7 @@ class Acknowledger:
                     break
                 replica = self._replicas[name]
                 vector: VersionVector = {writer: replica.vector[writer] for writer in here.ack_writers}
-                digest = digest_of(replica) if replica.entries.is_summed else b""  # nobody waits until it is
-                spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest))
+                spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest_of(replica)))
                 here.ack_writers = set()
         self._outbox.send(link, Ack(link.received_bytes, spaces))
 
@@ -110,8 +109,8 @@ class Acknowledger:
             self._take_in(peer, here, part)
             if here.offered and part.vector:
                 offered.append((here, replica))
-            comparable = part.digest and replica.entries.is_summed and part.cut == cut_of(replica.vector)
-            if comparable and part.digest != digest_of(replica):
+            own = digest_of(replica) if part.digest and part.cut == cut_of(replica.vector) else b""
+            if own and part.digest != own:
                 differing.append(replica)
         return offered, differing
 
@@ -132,5 +131,6 @@ def cut_of(vector: VersionVector) -> bytes:
 
 
 def digest_of(replica: Replica) -> bytes:
-    """The digest of a replica's live entries."""
-    return replica.entries.digest.to_bytes(16, "big")
+    """The digest of a replica's live entries; empty: it is not worked out yet, and nobody waits for that."""
+    digest = replica.digest
+    return b"" if digest is None else digest.to_bytes(16, "big")

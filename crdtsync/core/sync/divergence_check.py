@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.alarm_catalogue import DIVERGENCE
 from crdtsync.core.sync.acks import cut_of, digest_of
-from crdtsync.core.text.digest import texts_digest
+from crdtsync.core.text.digest import NO_TEXTS, texts_digest
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.transfer import Take
 
@@ -90,11 +90,13 @@ class Comparer:
             links = self._asking(name)
             if replica is None or not links:
                 continue
-            texts = texts_digest(replica.documents, SLICE_DOCUMENTS_MAX)
-            if texts is None or not replica.entries.is_summed:
+            has_texts = replica.asleep is None or replica.asleep.texts
+            texts = texts_digest(replica.documents, SLICE_DOCUMENTS_MAX) if has_texts else NO_TEXTS
+            digest = digest_of(replica)
+            if texts is None or not digest:
                 self._unfinished_s[name] = now_s + SLICE_INTERVAL_S
                 continue
-            own = Digests(name, replica.epoch, cut_of(replica.vector), digest_of(replica), texts)
+            own = Digests(name, replica.epoch, cut_of(replica.vector), digest, texts)
             self._own[name] = own
             for link in links:
                 here = link.spaces[name]
@@ -140,9 +142,10 @@ class Comparer:
         theirs, own = here.heard, self._own.get(replica.name)
         if theirs is None or theirs.epoch != replica.epoch or theirs.cut != cut_of(replica.vector):
             return
-        if not replica.entries.is_summed:
-            return  # it is due again when it is
-        if theirs.digest != digest_of(replica):
+        digest = digest_of(replica)
+        if not digest:
+            return  # it is due again when it is known
+        if theirs.digest != digest:
             self.differs(link, replica, now_s)
         elif own is not None and own.cut == theirs.cut and own.digest == theirs.digest:
             if own.texts != theirs.texts:

@@ -135,7 +135,7 @@ class Taker:
         """Go on with what was being taken when this process, or the one before it, stopped."""
         self.receipts.clear()
         for name, replica in sorted(self._replicas.items()):
-            taking = self._staged(replica)
+            taking = None if replica.asleep is not None else self._staged(replica)
             if taking is not None:
                 self.receipts[name] = Receipt(replica, taking.node, None, now_s, now_s + RESUME_WAIT_S, taking, now_s)
 

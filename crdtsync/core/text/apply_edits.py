@@ -67,6 +67,11 @@ class TextEdits:
         for marker in markers:
             self._documents.named(marker)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits, and nothing was left out."""
+        return not (self.torn or self._skipped or self._refused or self._waiting)
+
     # -- edits -------------------------------------------------------------------------------------------------
 
     def try_all(self, change: Change, edits: Mapping[Dot, DraftedEdits]) -> None:

@@ -14,6 +14,9 @@ from crdtsync.core.text.marker import named_document
 if TYPE_CHECKING:
     from crdtsync.core.text.document_cache import Documents
 
+NO_TEXTS = bytes(16)
+"""What no texts add up to."""
+
 
 def texts_digest(documents: Documents, documents_max: int) -> bytes | None:
     """The sum of the hashes of all texts; None: some are not known yet. At most so many are worked out now."""

@@ -92,6 +92,11 @@ class Documents:
         return len(self._open)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing of them is in memory that cannot be read from disk."""
+        return not (self._open or self._used or self._dirty or self._edited or self.contested or self.unready)
+
+    @property
     def memory_bytes(self) -> int:
         """About how much memory they take."""
         return sum(document.memory_bytes for document in self._open.values())

@@ -385,6 +385,16 @@ class Reads:
         )
         return typed(OldChange, rows)
 
+    def oldest_change(self, space: int) -> OldChange | None:
+        # by the index of the space: in the order of positions the changes of all others are passed over
+        rows = self._db.execute(
+            f"SELECT position, writer, seq, {CHANGE_BYTES}, time_ms FROM changes WHERE position = "
+            "(SELECT MIN(position) FROM changes INDEXED BY changes_by_number WHERE space = ? "
+            "AND position > (SELECT trimmed_position FROM spaces WHERE id = ?))",
+            (space, space),
+        )
+        return next(iter(typed(OldChange, rows)), None)
+
     def oldest_dead(self, space: int, rows_max: int) -> list[OldDead]:
         found = []
         for table, row, _, size, *_ in self._all_dead():

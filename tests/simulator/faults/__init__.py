@@ -14,6 +14,7 @@ from tests.simulator.faults import (
     replication,
     sessions,
     short,
+    sleeping,
     snapshots,
     storage,
     watching,
@@ -21,7 +22,21 @@ from tests.simulator.faults import (
 from tests.simulator.faults.known import KNOWN
 from tests.simulator.faults.planting import FAULTS, SEEDS_MAX, Caught, Fault, catch, judge_of
 
-_PLACES = (sessions, replication, storage, machines, snapshots, kinds, past, cuts, forks, watching, clusters, short)
+_PLACES = (
+    sessions,
+    replication,
+    storage,
+    machines,
+    snapshots,
+    kinds,
+    past,
+    cuts,
+    forks,
+    watching,
+    clusters,
+    short,
+    sleeping,
+)
 
 
 def seeds_of(fault: Fault, count: int = SEEDS_MAX, is_hinted: bool = True) -> list[int]:

@@ -707,6 +707,7 @@ def test_an_entry_that_is_damaged_is_no_bug(tmp_path: Path, column: str) -> None
 
 @pytest.mark.parametrize("table,oldest", [
     ("changes", Store.oldest_changes), ("entries", Store.oldest_dead), ("removals", Store.oldest_removals),
+    ("changes", lambda store, space, _: store.oldest_change(space)),
 ])  # fmt: skip
 def test_old_rows_that_are_damaged_are_no_bug(tmp_path: Path, table: str, oldest: Callable[..., object]) -> None:
     (tmp_path / "run").mkdir()

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming
+from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots import snapshot as snapshot_module
 from crdtsync.core.replica.snapshots.merge import merge_snapshot
@@ -38,7 +39,6 @@ from crdtsync.wire.peer.snapshot import compressed, decode_part, encode_entries
 from crdtsync.wire.yjs.encoding import at_once
 from tests.examples import examples
 from tests.fleet.clock import START_MS
-from tests.fleet.fleet import CODEC
 
 KEYS = ("a", "b", "c")
 NODES = 3
@@ -71,7 +71,7 @@ class Host:
         row = SpaceRow(1, "default", 0, None, 0, 0, 0, {}, 0, {})
         node = (f"node-{number}", f"host-{number}")
         random = Random(number)
-        self.replica = Replica(row, CODEC, DISK, self.ledger, random, node, Alarms(nothing), ValueCache())
+        self.replica = Replica(row, LOOPBACK_CLUSTER, DISK, self.ledger, random, node, Alarms(nothing), ValueCache())
         self.number = number
         self.log: list[Any] = []
 
@@ -123,7 +123,7 @@ class History:
     def send(self, giver: Host, taker: Host, begin: int, count: int) -> None:
         at = begin % (len(giver.log) + 1)
         for change in giver.log[at : at + count]:
-            applied, _ = taker.replica.receive(CODEC.decode(change.body), START_MS)
+            applied, _ = taker.replica.receive(taker.replica.codec.decode(change.body), START_MS)
             taker.log.extend(item.change for item in applied)
 
     def merge(self, snapshot: Snapshot, host: Host) -> None:
