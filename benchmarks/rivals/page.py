@@ -27,6 +27,7 @@ _PLACES = {
     "Large values, blobs, checkpoints and the past": "past",
     "Sessions of concurrent typing": "editing-traces",
     "Watches and mirrors": "mirror",
+    "Claims, tasks and presence": "together",
 }
 
 

@@ -87,8 +87,8 @@ def set_(
 
     The other options are rules for writes. A host checks them when one of its agents writes, and refuses what breaks
     them with status 1; what is there already stays. With --older mark, who says to know an older --version may write,
-    and meta says which. The JSON Schema is of the value of a register, of an element of a
-    log or set, and of each field that is written to a map, as an object of that field.
+    and meta says which; commands say none, and are taken to know the newest. The JSON Schema is of the value of a
+    register, of an element of a log or set, and of each field that is written to a map, as an object of that field.
 
     --max-entries and --max-bytes go with --kind register or log. With register they are of all keys of the pattern
     together, with log of the elements of each log. A write of one more removes the oldest.
