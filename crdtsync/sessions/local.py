@@ -283,7 +283,10 @@ def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str
     directory, without symbolic links.
     """
     pairs = {saved.home: str(Path.home()), **maps}
-    directory = str(Path(cwd or PathMap(pairs).path(saved.cwd)).resolve()) if cwd or saved.cwd else str(Path.cwd())
+    there = cwd or PathMap(pairs).path(saved.cwd) or Path.cwd()
+    if not cwd and not Path(there).is_absolute():
+        raise InvalidRequest(f"session {saved.id} was in {saved.cwd}, which is no directory here: name one with --in")
+    directory = str(Path(there).resolve())
     if cwd and saved.cwd:
         pairs[saved.cwd] = directory
     return PathMap(pairs), directory

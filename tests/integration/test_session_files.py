@@ -129,6 +129,18 @@ def test_both_formats_come_back_to_the_byte(daemon: Daemon, ann: Home):
     }
 
 
+def test_a_session_of_windows_goes_on_in_a_directory_here(daemon: Daemon, ann: Home):
+    there = "C:\\Users\\Ann\\api"
+    ann.codex.write_bytes(b"".join(codex_lines(there)) + line(type="x", at=f"{there}\\src\\a.py"))
+    sessions = Sessions(daemon.client("ann"))
+    sessions.save(CODEX_ID)
+    ann.codex.unlink()
+    with pytest.raises(InvalidRequest, match="no directory here: name one with --in"):
+        sessions.load(CODEX_ID)
+    assert sessions.load(CODEX_ID, cwd=ann.work).rewritten[f"{there}\\src\\a.py", f"{ann.work}/src/a.py"] == 1
+    assert json.loads(ann.codex.read_bytes().splitlines()[-1])["at"] == f"{ann.work}/src/a.py"
+
+
 def test_a_session_that_names_no_directory_is_saved_all_the_same(daemon: Daemon, ann: Home):
     ann.codex.write_bytes(b"".join(codex_lines("[somewhere]")))
     sessions = Sessions(daemon.client("ann"))

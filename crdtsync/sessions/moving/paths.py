@@ -2,7 +2,8 @@
 
 A path stands in JSON as it is, with its backslashes doubled, once more so within a string of JSON, or with letters
 beyond ASCII written out: each such form is looked for, and replaced by the same form of the new path. Only whole
-directories count: ``/home/ann`` is not the beginning of ``/home/anna``.
+directories count: ``/home/ann`` is not the beginning of ``/home/anna``. A path of Windows is also looked for as its
+shells write it, ``C:/Users/ann`` and ``/c/Users/ann``, and what follows it has the separators of the new one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.saved.header import is_absolute
 
+_WINDOWS = re.compile(r"([A-Za-z]):\\")
+_MORE = rb"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"
 _REST = rb"[^\s\"'`\\<>|:;,()\[\]{}*?$&#\x00-\x1f\x7f]*"
 
 
@@ -24,20 +27,31 @@ class PathMap:
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self.rewritten: Counter[tuple[str, str]] = Counter()
         self._new: dict[bytes, bytes] = {}
+        self._separators: dict[bytes, bytes] = {}
         self.add(pairs)
 
     def add(self, pairs: Mapping[str, str]) -> None:
         """Rewrite these paths, too; a longer one comes before one that it begins with."""
         for old, new in pairs.items():
-            if _trimmed(old) not in ("", _trimmed(new)):
-                self._new.update(zip(_forms(_trimmed(old)), _forms(_trimmed(new)), strict=True))
-        alternatives = b"|".join(map(_edge, sorted(self._new, key=len, reverse=True)))
-        self._pattern = re.compile(b"(" + alternatives + rb")(?![A-Za-z0-9_-]|\.[A-Za-z0-9])(" + _REST + b")")
+            if _trimmed(old) in ("", _trimmed(new)):
+                continue
+            for spelling in _spellings(_trimmed(old), _trimmed(new)):
+                forms = _forms(spelling)
+                self._new.update(zip(forms, _forms(_trimmed(new)), strict=True))
+                if _WINDOWS.match(spelling) and new.startswith("/"):
+                    self._separators.update(zip(forms, _forms("\\"), strict=True))
+        parts = []
+        for separator in dict.fromkeys((b"/", *self._separators.values())):
+            olds = [old for old in self._new if self._separators.get(old, b"/") == separator]
+            rest = _REST if separator == b"/" else _REST + b"(?:" + re.escape(separator) + _REST + b")*"
+            alternatives = b"|".join(map(_edge, sorted(olds, key=len, reverse=True)))
+            parts += [b"(" + alternatives + b")" + _MORE + b"(" + rest + b")"] if olds else []
+        self._pattern = re.compile(b"|".join(parts))
 
     def twin(self) -> PathMap:
         """Another one that does the same, with a count of its own."""
         twin = PathMap({})
-        twin._new, twin._pattern = self._new, self._pattern
+        twin._new, twin._pattern, twin._separators = self._new, self._pattern, self._separators
         return twin
 
     def __bool__(self) -> bool:
@@ -56,8 +70,11 @@ class PathMap:
         return next(self.lines([path.encode("utf-8", "surrogateescape")])).decode("utf-8", "surrogateescape")
 
     def _replaced(self, found: re.Match[bytes]) -> bytes:
-        new = self._new[found[1]] + found[2]
-        old, told = (path.decode("utf-8", "replace").rstrip(".") for path in (found[0], new))
+        at = found.lastindex or 0
+        separator = self._separators.get(found[at - 1], b"/")
+        new = self._new[found[at - 1]] + found[at].replace(separator, b"/")
+        shown = (found[0].replace(separator, b"\\") if separator != b"/" else found[0], new)
+        old, told = (path.decode("utf-8", "replace").rstrip(".") for path in shown)
         self.rewritten[old, told] += 1
         return new
 
@@ -75,6 +92,15 @@ def parsed(maps: Iterable[str]) -> dict[str, str]:
 
 def _trimmed(path: str) -> str:
     return path.rstrip("/\\")
+
+
+def _spellings(old: str, new: str) -> list[str]:
+    drive = _WINDOWS.match(old)
+    if drive is None or not new.startswith("/"):
+        return [old]
+    letters, rest = (drive[1].upper(), drive[1].lower()), old[2:]
+    slashed = rest.replace("\\", "/")
+    return [f"{one}:{tail}" for one in letters for tail in (rest, slashed)] + [f"/{letters[1]}{slashed}"]
 
 
 def _edge(path: bytes) -> bytes:

@@ -25,11 +25,19 @@ def test_paths_are_rewritten_in_every_form_and_listed():
         assert sum(paths.rewritten.values()) == 3
 
 
-def test_paths_of_windows_are_rewritten_too():
-    line = json.dumps({"cwd": "C:\\Users\\ann\\api", "a": json.dumps({"p": "C:\\Users\\ann\\api\\x"})}).encode()
-    (moved,) = PathMap({"C:\\Users\\ann": "/home/bob"}).lines([line])
-    assert json.loads(moved)["cwd"] == "/home/bob\\api"
-    assert json.loads(json.loads(moved)["a"])["p"] == "/home/bob\\api\\x"
+def test_paths_of_windows_are_rewritten_as_they_are_here():
+    record = {"cwd": "C:\\Users\\ann\\api", "a": json.dumps({"p": "c:\\Users\\ann\\api\\new\\x.py\nC:\\Users\\ann\n"}),
+              "b": "C:/Users/ann/x /c/Users/ann/y.", "no": "C:\\Users\\anna\\x D:\\Users\\ann"}  # fmt: skip
+    paths = PathMap({"C:\\Users\\ann": "/home/bob", "C:\\Users\\ann\\api\\": "/srv/api"})
+    (moved,) = paths.lines([json.dumps(record).encode()])
+    found = json.loads(moved)
+    assert found["cwd"] == "/srv/api"
+    assert json.loads(found["a"])["p"] == "/srv/api/new/x.py\n/home/bob\n"
+    assert found["b"] == "/home/bob/x /home/bob/y."
+    assert found["no"] == record["no"]
+    assert paths.rewritten["c:\\Users\\ann\\api\\new\\x.py", "/srv/api/new/x.py"] == 1
+    assert paths.path("C:\\Users\\ann\\b\\c") == "/home/bob/b/c"
+    assert PathMap({"C:\\a": "D:\\b"}).path("C:\\a\\c") == "D:\\b\\c"
 
 
 def test_without_anything_to_rewrite_lines_stay_as_they_are():
