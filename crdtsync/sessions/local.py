@@ -24,8 +24,9 @@ from crdtsync.sessions.moving.commit import commit_of
 from crdtsync.sessions.moving.paths import PathMap
 from crdtsync.sessions.moving.plan import GROWN, NEW, Move, move
 from crdtsync.sessions.notes import Note
+from crdtsync.sessions.redaction.own import own_patterns
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
-from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
+from crdtsync.sessions.redaction.redactor import Redactor
 from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile, is_absolute
 from crdtsync.sessions.saved.pieces import START, Piece, Tree, chain, lines_of, recent
 
@@ -88,7 +89,7 @@ class Follower:
     """
 
     def __init__(self, local: Local, *, redact: bool, anew: bool = False) -> None:
-        own = own_patterns() if redact else []
+        own = own_patterns() if redact else None
         rules = repr((redact, own, FORMS, VALUE))
         self._note = Note("sessions", str(local.main), sha256(rules.encode()).hexdigest())
         self._local = local

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
+from crdtsync.sessions.redaction.own import own_patterns
+from crdtsync.sessions.redaction.redactor import Redactor
 
 USER, PROJECT = "user", "project"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")

@@ -8,6 +8,7 @@ secret gets the same mark wherever it stands in the file and however often it is
 Modules:
 
 - ``patterns``: known forms of secrets
+- ``own``: the user's patterns
 - ``redactor``: lines in, lines without secrets out, with a count by kind
 
 May import: ``crdtsync.errors``.

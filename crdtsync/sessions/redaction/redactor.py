@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
-from crdtsync.errors import InvalidRequest
+from crdtsync.sessions.redaction.own import OwnPatterns
 from crdtsync.sessions.redaction.patterns import FORMS, NAME, STEMS, VALUE, Form
 
 REDACTED = "[redacted:"
@@ -37,10 +35,10 @@ class Redactor:
     marks and has grown gives the lines that it was made from.
     """
 
-    def __init__(self, own: Iterable[re.Pattern[bytes]] = ()) -> None:
+    def __init__(self, own: OwnPatterns | None = None) -> None:
         self.found: Counter[str] = Counter()
         """How many different secrets were replaced, by kind."""
-        self._own = tuple(own)
+        self._own = own or OwnPatterns([])
         self._marks: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self._in_key = False
@@ -81,8 +79,11 @@ class Redactor:
             if form.hint in dashed:
                 line = form.pattern.sub(partial(self._replaced, form), line)
         line = self._beside_telling_words(line)
-        for pattern in self._own:
-            line = pattern.sub(partial(self._replaced, Form("own", b"", pattern)), line)
+        number = 0
+        while number < len(self._own):
+            number, spans = self._own.found(line, number)
+            line = self._marked(line, spans, "own")
+            number += 1
         return line
 
     def _key_block(self, line: bytes) -> bytes:
@@ -102,21 +103,25 @@ class Redactor:
     def _beside_telling_words(self, line: bytes) -> bytes:
         """Values that look like chance, after words such as "password"."""
         small = line.lower()
-        found: dict[int, bytes] = {}
+        found: set[tuple[int, int]] = set()
         for stem, before in STEMS.items():
             at = small.find(stem)
             while at >= 0:
                 if before is None or before.search(small, max(0, at - 12), at):
                     match = VALUE.match(line, at)
                     if match is not None and _begins_word(line, at) and _looks_random(match[match.lastgroup or 0]):
-                        found[match.start(match.lastgroup or 0)] = match[match.lastgroup or 0]
+                        found.add(match.span(match.lastgroup or 0))
                 at = small.find(stem, at + 1)
-        parts, end = [], 0
-        for start in sorted(found):
-            if start >= end:
-                parts += [line[end:start], self._mark(found[start], "secret")]
-                end = start + len(found[start])
-        return b"".join([*parts, line[end:]])
+        return self._marked(line, sorted(found), "secret")
+
+    def _marked(self, line: bytes, spans: Iterable[tuple[int, int]], kind: str) -> bytes:
+        """``line`` with marks in the place of ``spans``, which are sorted; one that begins within another is none."""
+        parts, at = [], 0
+        for start, end in spans:
+            if start >= at:
+                parts += [line[at:start], self._mark(line[start:end], kind)]
+                at = end
+        return b"".join([*parts, line[at:]])
 
     def _replaced(self, form: Form, found: re.Match[bytes]) -> bytes:
         group = 1 if found.re.groups else 0
@@ -134,21 +139,6 @@ class Redactor:
             self.found[kind] += 1
             self._marks[digest] = f"{REDACTED}{kind}:{self._numbers[kind]}]"
         return self._marks[digest].encode()
-
-
-def own_patterns() -> list[re.Pattern[bytes]]:
-    """The user's own patterns, if there are some: one regular expression a line of ``crdtsync/secrets.txt`` in the
-    folder of settings; blank lines and those that begin with ``#`` are none.
-    """
-    file = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "crdtsync" / "secrets.txt"
-    found = []
-    for number, line in enumerate(file.read_text("utf-8").splitlines() if file.exists() else (), 1):
-        if line.strip() and not line.startswith("#"):
-            try:
-                found.append(re.compile(line.encode()))
-            except re.error as error:
-                raise InvalidRequest(f"{file}, line {number} is no regular expression: {error}") from None
-    return found
 
 
 def _is_within(line: bytes, at: int) -> bool:

@@ -13,7 +13,9 @@ import pytest
 
 from crdtsync.errors import InvalidRequest
 from crdtsync.sessions.agents.claude_code import slug
-from crdtsync.sessions.redaction.redactor import Redactor, own_patterns
+from crdtsync.sessions.redaction import own
+from crdtsync.sessions.redaction.own import own_patterns
+from crdtsync.sessions.redaction.redactor import Redactor
 
 WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
 
@@ -184,14 +186,30 @@ def test_a_private_key_over_several_lines_of_a_text_file_is_gone():
 
 def test_patterns_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert own_patterns() == []
+    assert len(own_patterns()) == 0
     file = tmp_path / "crdtsync" / "secrets.txt"
     file.parent.mkdir()
     file.write_text("# customers\nACME-\\d{6}\n\n")
     assert Redactor(own_patterns()).line(b"order of ACME-123456") == b"order of [redacted:own:1]"
+    file.write_text("nowhere\nof (\\w+)\n\\d{6}")
+    redactor = Redactor(own_patterns())
+    assert redactor.line(b"of ACME 123456 of acme") == b"of [redacted:own:1] [redacted:own:3] of [redacted:own:2]"
+    assert redactor.twin().line(b"123456\n") == b"[redacted:own:3]\n"
     file.write_text("(")
     with pytest.raises(InvalidRequest, match="line 1"):
         own_patterns()
+
+
+def test_a_pattern_that_takes_too_long_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(own, "LINE_S", 1)
+    file = tmp_path / "crdtsync" / "secrets.txt"
+    file.parent.mkdir()
+    file.write_text("b\n(a+)+$\n")
+    redactor = Redactor(own_patterns())
+    with pytest.raises(InvalidRequest, match=re.escape("'(a+)+$' in") + ".*more than 1 s for one line"):
+        redactor.line(b"a" * 40 + b"!\n")
+    assert redactor.line(b"a!b\n") == b"a![redacted:own:1]\n"
 
 
 def test_any_bytes_pass_through_a_redactor():
