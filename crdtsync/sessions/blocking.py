@@ -112,7 +112,7 @@ class Sessions:
                     result = self._store(reading, follows=True)
                     if result is None:
                         follower = Follower(there, redact=redact, anew=True)
-                    elif result.new_bytes:
+                    elif result.new_bytes or result.shorter:
                         yield result
                 sleep(every_s)
 
@@ -426,6 +426,8 @@ class Sessions:
             known = self._known(saved.id, name, after, pieces) if pieces else ()
             if known is None:
                 return None
+            if before is not None and name in before.files and saved.files[name].bytes < before.files[name].bytes:
+                result.shorter[name] = before.files[name].bytes
             for element, run in elements(pieces, recently, known):
                 if isinstance(element[1], int):
                     self._client.put_blob(large_key(saved.id, run[0].digest), large(run[0].content))
@@ -451,7 +453,8 @@ class Sessions:
         if end in digests:
             return frozenset(digests[: digests.index(end) + 1])
         tree = self._tree(session, name)
-        return tree if after in tree else None
+        cut_off = {pieces[-1].digest} if tree.completes(pieces[-1]) else set()
+        return cut_off.union(filter(tree.__contains__, digests)) if after in tree else None
 
 
 def _has_secrets(entry: Entry) -> bool:

@@ -50,14 +50,15 @@ class Reading:
 
 @dataclass(slots=True)
 class SaveResult:
-    """What a save did: the record, what was new, which files were not taken and why, and the same of the sessions that
-    this one needs.
+    """What a save did: the record, what was new, which files were not taken and why, which are ``shorter`` here than
+    what was saved, with the bytes of that, and the same of the sessions that this one needs.
     """
 
     saved: Saved
     new_lines: int = 0
     new_bytes: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
+    shorter: dict[str, int] = field(default_factory=dict)
     needed: list[SaveResult] = field(default_factory=list)
 
 

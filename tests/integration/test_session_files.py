@@ -210,6 +210,23 @@ def test_a_save_goes_on_where_the_last_one_stopped_and_notices_what_it_cannot_go
     assert sessions.save(CLAUDE_ID, redact=False).new_lines == 2  # those with secrets in them
 
 
+@pytest.mark.parametrize("left", [0, 100, 700])
+def test_a_file_that_was_cut_off_is_told_and_loses_nothing_that_was_saved(daemon: Daemon, ann: Home, left: int):
+    sessions = Sessions(daemon.client("ann"))
+    before = sessions.save(CLAUDE_ID, redact=False).saved
+    whole = ann.claude.read_bytes()
+    following = sessions.watch(CLAUDE_ID, redact=False, every_s=0.0)
+    next(following)
+    ann.claude.write_bytes(whole[:left])
+    assert next(following).shorter == {"main": len(whole)}
+    for _ in range(2):
+        done = sessions.save(CLAUDE_ID, redact=False)
+        assert (done.new_bytes, done.shorter, done.saved.cwd) == (0, {"main": len(whole)}, before.cwd)
+    assert sessions.load(CLAUDE_ID).files[str(ann.claude)] == "grown"
+    assert ann.claude.read_bytes() == whole
+    assert sessions.save(CLAUDE_ID, redact=False).shorter == {}
+
+
 def test_a_session_that_grows_is_followed(daemon: Daemon, ann: Home, tmp_path: Path):
     run = Shell(daemon.socket, tmp_path)
     run.environment["HOME"] = str(ann.path)

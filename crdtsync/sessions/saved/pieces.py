@@ -209,6 +209,12 @@ class Tree:
         is_whole = size >= BEFORE_BYTES or digest == START
         return b"".join(reversed(parts))[-BEFORE_BYTES:], None if is_whole else digest
 
+    def completes(self, torn: Piece) -> bool:
+        """Whether ``torn`` is the beginning of a line that is here."""
+        return not torn.content.endswith(b"\n") and any(
+            one.after == torn.after and one.content.startswith(torn.content) for one in self._pieces.values()
+        )
+
     def __contains__(self, digest: object) -> bool:
         return digest == START or digest in self._pieces
 

@@ -546,6 +546,9 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
     saved = result.saved
     for name, reason in result.left_out.items():
         output.warning(f"{name} was not saved: it {reason}")
+    for name, size in result.shorter.items():
+        message = f"{name} is shorter here than what was saved, which stays ({size:,} bytes)"
+        output.warning(f"{message}: crdtsync session load {saved.id} goes on with it")
     if saved.redacted is None:
         secrets = f"; secrets were not looked for: crdtsync session drop {saved.id} takes them out again"
     elif saved.redacted:
@@ -554,7 +557,7 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
         secrets = "; no secrets found"
     said = f"{saved.id}: {result.new_lines:,} new lines, {result.new_bytes:,} bytes{secrets}"
     fields = {**_fields(saved), "new_lines": result.new_lines, "new_bytes": result.new_bytes}
-    output.result(settings, said, {**fields, "left_out": result.left_out})
+    output.result(settings, said, {**fields, "left_out": result.left_out, "shorter": result.shorter})
 
 
 def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
