@@ -13,7 +13,7 @@ Time stands still until :meth:`~tests.fleet.fleet.Fleet.pass_time`, and nothing 
 ``agent``        an agent's connection: requests, events, refusals
 ``wire``         a connection between two hosts
 ``stranger``     a peer that the test plays itself: what it says, and what it heard
-``listening``    all that a host and a stranger say, written down line by line
+``listening``    all that hosts, or a host and a stranger, say, written down line by line
 ``clock``        when every fleet begins
 ``replicas``     replicas without nodes, disks and links, for the rules of the kinds
 ``transcript``   scenarios in a small language, one step a line

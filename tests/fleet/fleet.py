@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -32,6 +32,7 @@ class Fleet:
         self.now = Now(START_MS, 1000.0)
         self.conn_last = 0
         self.wires: list[Wire] = []
+        self.hearing: list[Callable[[Host, Host, bytes], None]] = []  # told what a host says to another
         self.machines: dict[str, Host] = {}
         for name in names:
             self.add(name)

@@ -1,4 +1,4 @@
-"""Everything that a host and a stranger say to each other, written down line by line.
+"""Everything that hosts, or a host and a stranger, say to each other, written down line by line.
 
     x -> a  CHANGES default 77:3
     a       holds {}, 1 at the gate
@@ -8,12 +8,18 @@ What is written down is all that was said, so that a message too many shows as w
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Ack, Changes
 from crdtsync.wire.peer.hello import Hello
-from tests.fleet.fleet import CODEC
+from crdtsync.wire.peer.meshing import Links
+from crdtsync.wire.peer.messages import decode_message
+from crdtsync.wire.peer.resolvers import Resolvers
+from crdtsync.wire.peer.transfer import Offer, Part, Take
+from tests.fleet.fleet import CODEC, Fleet
+from tests.fleet.host import Host
 from tests.fleet.stranger import Stranger
 
 
@@ -58,9 +64,39 @@ class Listening:
         self.lines.append(f"{f'{one} -> {other}':8}{said}" + (f"  # {why}" if why else ""))
 
 
-def shown(message: Any) -> str:
-    """A message in a line: its name, and what of it does not depend on hashes."""
+class Overhearing:
+    """All that the hosts of a fleet say to each other, in the order in which they say it."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.lines: list[str] = []
+        fleet.hearing.append(self._hear)
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def note(self, text: str) -> None:
+        """What happens now, as a heading of what is said then."""
+        self.lines += [*([""] if self.lines else []), f"# {text}"]
+
+    def ends(self, text: str) -> None:
+        """What has come of it."""
+        self.lines.append(f"= {text}")
+
+    def _hear(self, sender: Host, receiver: Host, data: bytes) -> None:
+        nodes = {machine.node.identity.node: name for name, machine in self.fleet.machines.items()}
+        self.lines.append(f"{sender.name} -> {receiver.name}  {shown(decode_message(data), nodes)}")
+
+
+def shown(message: Any, nodes: Mapping[str, str] | None = None) -> str:
+    """A message in a line: its name, and what of it does not depend on hashes; ``nodes`` are names of hosts by id."""
     name = type(message).__name__.upper()
+    names = nodes or {}
+
+    def listed(some: Iterable[str]) -> str:
+        return ", ".join(sorted(names.get(node, node) for node in some)) or "none"
+
     match message:
         case Hello(name=who, spaces=spaces):
             held = {space: {writer: head[0] for writer, head in at[1].items()} for space, at in spaces.items()}
@@ -70,5 +106,19 @@ def shown(message: Any) -> str:
             return " ".join([name, space, *(f"{change.writer}:{change.seq}" for change in changes)])
         case Ack(received_bytes=received, spaces=spaces):
             parts = [f"{each.space} {each.vector}" + " with a digest" * bool(each.digest) for each in spaces]
-            return " ".join([name, *parts, f"received={received}"])
+            if nodes is None:  # else how many bytes depends on how well parts of snapshots are compressed
+                parts.append(f"received={received}")
+            return " ".join([name, *parts])
+        case Links(nodes=linked) if nodes is not None:
+            return f"{name} {listed(linked)}"
+        case Offer(space=space):
+            return f"{name} {space}"
+        case Take(space=space, snapshot=snapshot, part=part):
+            return f"{name} {space} {'the same' if snapshot else 'a new one'} from part {part}"
+        case Part(space=space, part=part, is_last=is_last):
+            return f"{name} {space} {part}" + ", the last" * is_last
+        case Resolvers(node=node, patterns=patterns, keys=keys):
+            settles = [one.pattern for one in patterns]
+            at_work = [f"{one.key}, {one.asked} asked" for one in keys]
+            return f"{name} of {listed([node])}: settle {settles}, at work on {at_work}"
     return name

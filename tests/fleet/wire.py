@@ -28,7 +28,10 @@ class Wire:
 
     def put(self, sender: Host, data: bytes) -> None:
         if self.reason is None:
-            self.waiting[1 - self.ends.index(sender)].append(data)
+            other = 1 - self.ends.index(sender)
+            for hear in self.fleet.hearing:
+                hear(sender, self.ends[other], data)
+            self.waiting[other].append(data)
 
     def deliver(self, to: Host, count: int = 1_000_000) -> int:
         at = self.ends.index(to)
