@@ -25,6 +25,7 @@ _PLACES = {
     "An idle daemon, its agents and peers": "idle",
     "A cluster of 30": "fleet",
     "Large values, blobs, checkpoints and the past": "past",
+    "Checkpoints of LangGraph": "checkpointers",
     "Sessions of concurrent typing": "editing-traces",
     "Watches and mirrors": "mirror",
     "Claims, tasks and presence": "together",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PART_BYTES = 1_000_000
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # also of what somebody has compressed to much less
-COMPRESS_BYTES = 1_000  # shorter ones are not worth the time
+COMPRESS_BYTES = 250  # shorter ones are not worth the time
 CHANGE_BYTES = 3_000_000
 CHANGE_OPERATIONS = 500
 

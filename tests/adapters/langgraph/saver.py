@@ -100,6 +100,20 @@ def found(saver: CrdtSaver, config: Any) -> Any:
     return newest
 
 
+def test_no_two_branches_and_processes_have_one_version(saver: CrdtSaver) -> None:
+    versions = [saver.get_next_version(None, None) for _ in range(1000)]
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writing, saver.get_next_version(None, None).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    of_child = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert len({*versions, of_child, saver.get_next_version(None, None)}) == 1002
+    assert saver.get_next_version(versions[0], None) > max(versions)
+
+
 def test_values_of_many_mebibytes(saver: CrdtSaver, state: Client) -> None:
     """Longer than a key can hold, and together longer than a change can be."""
     values = {"one": os.urandom(3 * MIB), "two": "é" * (2 * MIB), "small": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import sys
@@ -99,6 +100,11 @@ def read_and_step(saver: Any) -> dict[str, float]:
     }
 
 
+def newest(client: Client, kind: str) -> list[Any]:
+    """What the last put has stored there."""
+    return [stored for _, stored in client.items(f"langgraph/{kind}/t/", limit=1, reverse=True)]
+
+
 def size(folder: str) -> int:
     """The bytes of all files in a folder."""
     return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
@@ -123,6 +129,9 @@ def main(socket: str, data: str, steps: int) -> None:
         found["SQLite"]["disk, MB"] = size(folder) / 1e6
         found["Redis"]["disk, MB"] = size(redis_folder) / 1e6
         found["crdtsync"]["disk, MB"] = size(data) / 1e6
+        stored = sum(len(data["data"]) for kind in ("checkpoints", "values") for data in newest(client, kind))
+        plain = os.urandom(stored)
+        found["crdtsync"]["a write of as many bytes, ms"] = median_ms(lambda: client.set("plain", plain), steps)
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in savers}
         for _ in range(ROUNDS):
             for name, saver in savers.items():
