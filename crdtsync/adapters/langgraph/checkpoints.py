@@ -265,8 +265,8 @@ class Layout:
 class Kept:
     """Values of channels that this process has written or read, the last ones, up to a number of bytes.
 
-    What a version with digits of its own names never changes, so it need not be read again. It is kept as it was encoded,
-    to be decoded anew for each checkpoint, but for what nobody can change.
+    What a version of ours names never changes, so it need not be read again. It is kept as it was encoded, to be
+    decoded anew for each checkpoint, but for what nobody can change.
     """
 
     def __init__(self) -> None:
