@@ -20,6 +20,7 @@ Modules:
 - ``database``: the store: commit, settle, close
 - ``journal``: (a room) commits on their way into the tables
 - ``writes``: the rows of a batch into their tables
+- ``in_list``: conditions on a few rows at once
 - ``backlog``: rows of large commits, on their way there by slices
 - ``old_history``: what died before format 6, on its way there
 - ``reads``: reads of committed state: the SQL behind the core's ``Storage``

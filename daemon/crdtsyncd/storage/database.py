@@ -40,7 +40,7 @@ from crdtsyncd.storage.open_database import (
 from crdtsyncd.storage.retry_replies import Outcomes
 from crdtsyncd.storage.upkeep import Upkeep
 from crdtsyncd.storage.writer_mark import ERA_BYTES, Mark
-from crdtsyncd.storage.writes import are_many, bring_in, write_batch
+from crdtsyncd.storage.writes import Writing, are_many, bring_in
 from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.event_log import log
 
@@ -405,7 +405,9 @@ class Store(Upkeep):
         self._write_in(self._journal.together())
 
     def _write_in(self, batch: Batch) -> None:
-        write_batch(self._connection, batch, self._backlog)
+        writing = Writing(self._connection, self._backlog)
+        writing.add(batch)
+        writing.finish()
         self._outcomes.write(batch.outcomes)
         self._outcomes.redact(batch.reply_redactions)
 

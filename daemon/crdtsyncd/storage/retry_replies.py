@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from crdtsyncd.storage.in_list import VALUES_MAX, in_list
 
 from crdtsync.core.storage.interface import OutcomeRow
 
@@ -18,7 +22,7 @@ ROW_BYTES = 80
 PRUNED_MAX = 256
 """How many go in one commit at most, beside as many as come."""
 
-_PUT = "INSERT INTO outcomes (client, slot, number, time_ms, reply) VALUES (?, ?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO outcomes (client, slot, number, time_ms, reply) VALUES (?, ?, ?, ?, ?)"
 
 
 class Outcomes:
@@ -37,20 +41,27 @@ class Outcomes:
     def write(self, rows: Sequence[OutcomeRow]) -> None:
         """Store replies; each takes the place of what its client had in that slot. In the caller's transaction."""
         newest: dict[tuple[bytes, int], OutcomeRow] = {}
-        for row in rows:  # an agent that waits for each reply has one slot
-            newest.pop(row[:2], None)
+        for row in rows:
+            newest.pop(row[:2], None)  # for its place is behind the others
             newest[row[:2]] = row
-        for row in newest.values():
-            earlier = self._db.execute(
-                "SELECT id, IFNULL(LENGTH(reply), 0) FROM outcomes WHERE client = ? AND slot = ?", row[:2]
-            ).fetchone()
-            if earlier is not None:
-                self._drop([earlier])
-            self._db.execute(_PUT, row)
-            self.rows += 1
-            self.size_bytes += ROW_BYTES + len(row.reply)
+        for client, slots in groupby(sorted(newest), itemgetter(0)):
+            self._count_earlier(client, [slot for _, slot in slots])
+        self._db.executemany(_PUT, newest.values())
+        self.rows += len(newest)
+        self.size_bytes += sum(ROW_BYTES + len(row.reply) for row in newest.values())
         if rows:
             self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
+
+    def _count_earlier(self, client: bytes, slots: list[int]) -> None:
+        """What others take the place of no longer counts."""
+        for start in range(0, len(slots), VALUES_MAX):
+            among, some = in_list(slots[start : start + VALUES_MAX])
+            rows, size_bytes = self._db.execute(
+                f"SELECT COUNT(*), IFNULL(SUM(LENGTH(reply)), 0) FROM outcomes WHERE client = ? AND slot {among}",
+                (client, *some),
+            ).fetchone()
+            self.rows -= rows
+            self.size_bytes -= ROW_BYTES * rows + size_bytes
 
     def redact(self, rows: Sequence[tuple[int, bytes]]) -> None:
         """Put shorter replies in the place of some, by their numbers. In the caller's transaction."""
@@ -66,18 +77,14 @@ class Outcomes:
             "ORDER BY id LIMIT ?",
             (rows_max,),
         )
-        gone: list[tuple[int, int]] = []
+        gone: list[tuple[int]] = []
         rows, size_bytes = self.rows, self.size_bytes
         for number, reply_bytes, time_ms in oldest:
             if rows <= OUTCOMES_MAX and size_bytes <= OUTCOMES_BYTES_MAX and time_ms >= now_ms - OUTCOME_AGE_MS_MAX:
                 break
-            gone.append((number, reply_bytes))
+            gone.append((number,))
             rows -= 1
             size_bytes -= ROW_BYTES + reply_bytes
         oldest.close()
-        self._drop(gone)
-
-    def _drop(self, gone: Sequence[tuple[int, int]]) -> None:
-        self._db.executemany("DELETE FROM outcomes WHERE id = ?", [(number,) for number, _ in gone])
-        self.rows -= len(gone)
-        self.size_bytes -= sum(ROW_BYTES + reply_bytes for _, reply_bytes in gone)
+        self._db.executemany("DELETE FROM outcomes WHERE id = ?", gone)
+        self.rows, self.size_bytes = rows, size_bytes

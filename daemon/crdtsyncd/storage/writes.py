@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from crdtsyncd.storage.backlog import Backlog
+from crdtsyncd.storage.in_list import VALUES_MAX, in_list
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET, is_there
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
@@ -79,10 +79,9 @@ DIRECT_ROWS_MAX = 256
 DIRECT_BYTES_MAX = 2 * 1024 * 1024
 """The same for what has more bytes of values, also of those that a mark writes anew: rows of an older format have them.
 """
-MARKED_TOGETHER = 256
-"""Rows that went by one operation are marked by so many a statement: in a third of the time of one by one."""
-_TOGETHER = f"row IN ({', '.join('?' * MARKED_TOGETHER)}) AND position IS NULL"
-_MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE "
+MARKED_TOGETHER_MIN = 32
+"""So many rows that went by one operation are marked by one statement: in a third of the time of one by one."""
+_MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE"
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
 _MEND_VALUES = (
@@ -90,7 +89,6 @@ _MEND_VALUES = (
     "UPDATE entries SET value = ?1 WHERE row = ?2 AND value_bytes IS NULL",
 )
 _DELETE_VALUE = "DELETE FROM entry_values WHERE row = ?"
-_UPSERT_HEAD = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
 _DEAD, _ALIVE = "position IS NOT NULL", "position IS NULL"
@@ -130,46 +128,87 @@ def _heads(batch: Batch) -> list[HeadRow]:
     return sorted([*batch.heads, *heads], key=lambda head: head.seq) if batch.heads else heads
 
 
-class _Writing:
-    """One batch on its way into the tables; ``sizes`` are the changes of each space's counters."""
+class Writing:
+    """Batches on their way into the tables, in one transaction, which is the caller's.
 
-    def __init__(self, db: sqlite3.Connection, batch: Batch) -> None:
+    What many of them change is put where it belongs by :meth:`finish` alone: a writer's head, the time of a space, and
+    ``sizes``, by which each space's counters change.
+    """
+
+    def __init__(self, db: sqlite3.Connection, backlog: Backlog) -> None:
         self.db = db
-        self.batch = batch
+        self.backlog = backlog
         self.sizes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        self._heads: dict[tuple[int, int], HeadRow] = {}
+        self._clocks: dict[int, int] = {}
 
-    def is_large(self) -> bool:
+    def add(self, batch: Batch) -> None:
+        """Put all rows of ``batch`` but the outcomes into their tables, or into the backlog those of entries, if they
+        are many or others are in it.
+        """
+        is_whole = any(_UNSLICED(batch))
+        if is_whole:  # what is about rows of a snapshot or an archive has to find them in their place
+            while self.backlog.count:
+                bring_in(self.db, self.backlog)
+        if any(_GOING(batch)):
+            self._drop(batch)
+        self._insert(batch)
+        if not is_whole and (self.backlog.count or self._is_large(batch)):
+            self.backlog.put(batch)
+        else:
+            self.put_entries(batch)
+        for statement in _MEND_VALUES if batch.mended_values else ():
+            self.db.executemany(statement, [(value, row) for row, value in batch.mended_values])
+        if any(_TRIMMED(batch)):
+            self._trim(batch)
+        for name, value in batch.metas:
+            if value is None:
+                self.db.execute("DELETE FROM meta WHERE name = ?", (name,))
+            else:
+                self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def finish(self) -> None:
+        """Put in its place what was kept for the end."""
+        many = self.db.executemany
+        if self._clocks:
+            clocks = [(hlc.to_bytes(8, "big"), space) for space, hlc in self._clocks.items()]
+            many("UPDATE spaces SET hlc = ? WHERE id = ?", clocks)
+        if self._heads:
+            many("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", list(self._heads.values()))
+        many(
+            "UPDATE spaces SET log_changes = log_changes + ?, log_bytes = log_bytes + ?, "
+            "history_bytes = history_bytes + ?, document_bytes = document_bytes + ? WHERE id = ?",
+            [(*counts, space) for space, counts in sorted(self.sizes.items()) if any(counts)],
+        )
+
+    def _is_large(self, batch: Batch) -> bool:
         """Whether its rows of entries are too many, or weigh too much, for one turn."""
-        batch = self.batch
         if are_many(batch.entry_rows()):
             return True
         if sum([len(row.value or b"") for row in batch.entries]) > DIRECT_BYTES_MAX:
             return True
         return sum(self.inline_bytes([row.row for row in batch.removed_rows]).values()) > DIRECT_BYTES_MAX
 
-    def inline_bytes(self, rows: Sequence[int]) -> dict[int, int]:
+    def inline_bytes(self, rows: list[int]) -> dict[int, int]:
         """How many bytes of a value a mark on each of these rows would write again; none of the rows of today."""
         if not rows:
             return {}
-        which = f"row IN ({', '.join('?' * len(rows))}) AND LENGTH(value) > {INLINE_BYTES_MAX}"
-        return dict(self.db.execute(f"SELECT row, LENGTH(value) FROM entries WHERE {which}", rows).fetchall())
+        among, parameters = in_list(rows)
+        which = f"row {among} AND LENGTH(value) > {INLINE_BYTES_MAX}"
+        return dict(self.db.execute(f"SELECT row, LENGTH(value) FROM entries WHERE {which}", parameters).fetchall())
 
     @cached_property
     def has_old_history(self) -> bool:
         """Whether dead entries of an older format are still in a table of their own."""
         return is_there(self.db)
 
-    def insert(self) -> None:
-        batch, many = self.batch, self.db.executemany
+    def _insert(self, batch: Batch) -> None:
         for name, statement in _INSERTS:
             rows = getattr(batch, name)
             if rows:
-                many(statement, rows)
-        for space, hlc in {space: hlc for hlc, space in batch.clocks}.items():  # the last one of each
-            self.db.execute("UPDATE spaces SET hlc = ? WHERE id = ?", (hlc.to_bytes(8, "big"), space))
-        heads = {(head.space, head.writer): head for head in _heads(batch)}
-        if heads:
-            many(_UPSERT_HEAD, list(heads.values()))
+                self.db.executemany(statement, rows)
+        self._clocks.update({space: hlc for hlc, space in batch.clocks})
+        self._heads.update({(head.space, head.writer): head for head in _heads(batch)})
         for change in batch.changes:
             size = self.sizes[change.space]
             size[_LOG] += 1
@@ -179,9 +218,9 @@ class _Writing:
         for state in batch.document_states:
             self._store_state(state)
 
-    def put_entries(self) -> None:
+    def put_entries(self, batch: Batch) -> None:
         """What was written, marks on what it superseded, and who did that."""
-        batch, many = self.batch, self.db.executemany
+        many = self.db.executemany
         if batch.entries:
             many(_INSERT_ENTRY, [_entry_row(row) for row in batch.entries])
             long = [(row.row, row.value) for row in batch.entries if is_long(row.value)]
@@ -196,15 +235,17 @@ class _Writing:
 
     def _mark(self, removed_rows: list[RemovedRow]) -> None:
         """Mark entries as dead. One that is marked already keeps its mark."""
-        for death, group in groupby(removed_rows, itemgetter(slice(1, None))):
-            rows = [removed.row for removed in group]
-            for start in range(0, len(rows), MARKED_TOGETHER):
-                some = rows[start : start + MARKED_TOGETHER]
-                some += some[-1:] * (MARKED_TOGETHER - len(some)) if len(some) > MARKED_TOGETHER // 8 else []
-                for each in [some] if len(some) == MARKED_TOGETHER else [[row] for row in some]:
-                    which = _TOGETHER if len(each) > 1 else f"row = ? AND {_ALIVE}"
-                    self._count_history("entries", DEAD_BYTES, which, tuple(each))
-                    self.db.execute(_MARK + which, (*death, *each))
+        for start in range(0, len(removed_rows), VALUES_MAX):
+            some = removed_rows[start : start + VALUES_MAX]
+            among, rows = in_list([removed.row for removed in some])
+            self._count_history("entries", DEAD_BYTES, f"row {among} AND {_ALIVE}", rows)
+            for death, group in groupby(some, itemgetter(slice(1, None))):
+                together = [removed.row for removed in group]
+                if len(together) >= MARKED_TOGETHER_MIN:
+                    among, rows = in_list(together)
+                    self.db.execute(f"{_MARK} row {among} AND {_ALIVE}", (*death, *rows))
+                else:
+                    self.db.executemany(f"{_MARK} row = ? AND {_ALIVE}", [(*death, row) for row in together])
 
     def _number(self, statement: str, parameters: tuple[object, ...]) -> int:
         row = self.db.execute(statement, parameters).fetchone()
@@ -266,26 +307,26 @@ class _Writing:
             rows = [row for row, order in by_key.get(key, ()) if _names(named, order)]
             self._mark([RemovedRow(row, position, time_ms, n, None) for row in rows])
 
-    def drop(self) -> None:
+    def _drop(self, batch: Batch) -> None:
         """What goes before anything new comes: a document or a snapshot that is dropped may come anew."""
-        for rewind in self.batch.rewinds:
+        for rewind in batch.rewinds:
             self._rewind(rewind)
-        for document in self.batch.document_drops:
+        for document in batch.document_drops:
             self._drop_documents("document_updates", "LENGTH(update_v1)", _DOCUMENT, document)
             self._drop_documents("document_states", "LENGTH(state)", _DOCUMENT, document)
         for statement in (_DELETE_VALUE, _DELETE_ENTRY):
-            self.db.executemany(statement, [(row,) for row in self.batch.staged_drops])
-        for space, first, last in self.batch.adoptions:
+            self.db.executemany(statement, [(row,) for row in batch.staged_drops])
+        for space, first, last in batch.adoptions:
             self.db.execute(_ADOPT_ENTRIES, (space, first, last, -space))
-        for archive in self.batch.archives:
+        for archive in batch.archives:
             self.db.execute("DELETE FROM spaces WHERE id = ?", (archive.space,))
             names = [history_floor_name(archive.space, ""), purge_done_name(archive.space, "")]
             for prefix in (*names, taken_away_name(archive.space, None)):
                 self.db.execute("DELETE FROM meta WHERE SUBSTR(name, 1, ?) = ?", (len(prefix), prefix))
             self.db.execute("INSERT INTO archives VALUES (?, ?, ?, ?, ?, ?, ?)", archive)
-        for purge in self.batch.archive_purges:
+        for purge in batch.archive_purges:
             self._purge(purge)
-        for space in set(self.batch.snapshot_drops):
+        for space in set(batch.snapshot_drops):
             self.db.execute("DELETE FROM snapshot_parts WHERE space = ?", (space,))
             self._drop_entries(f"space = ? AND {_ALIVE}", (-space,))
 
@@ -326,16 +367,16 @@ class _Writing:
         self.db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({marks})", gone)
         return len(gone) if len(gone) == len(found) else rows_max
 
-    def trim(self) -> None:
-        for redaction in self.batch.redactions:
+    def _trim(self, batch: Batch) -> None:
+        for redaction in batch.redactions:
             self._redact(redaction)
-        for log_trim in self.batch.log_trims:
+        for log_trim in batch.log_trims:
             self._trim_log(log_trim)
-        for history_trim in self.batch.history_trims:
+        for history_trim in batch.history_trims:
             self._trim_history(history_trim)
-        for history_drop in self.batch.history_drops:
+        for history_drop in batch.history_drops:
             self._drop_history(history_drop)
-        for document_trim in self.batch.document_trims:
+        for document_trim in batch.document_trims:
             self._trim_document(document_trim)
 
     def _redact(self, redaction: Redaction) -> None:
@@ -415,13 +456,6 @@ class _Writing:
             "document_states", "LENGTH(state)", f"{_DOCUMENT} AND position < ?", (*name, trim.states_before)
         )
 
-    def count(self) -> None:
-        self.db.executemany(
-            "UPDATE spaces SET log_changes = log_changes + ?, log_bytes = log_bytes + ?, "
-            "history_bytes = history_bytes + ?, document_bytes = document_bytes + ? WHERE id = ?",
-            [(*counts, space) for space, counts in sorted(self.sizes.items()) if any(counts)],
-        )
-
 
 def are_many(entry_rows: int) -> bool:
     """Whether so many rows of entries go to the backlog."""
@@ -446,40 +480,19 @@ def _entry_row(row: EntryRow) -> tuple[object, ...]:
     return (*row[:8], row.hlc.to_bytes(8, "big"), row.agent, value, *row[11:], value_bytes)
 
 
+_GOING = attrgetter(
+    "rewinds", "document_drops", "staged_drops", "adoptions", "archives", "archive_purges", "snapshot_drops"
+)
+_TRIMMED = attrgetter("redactions", "log_trims", "history_trims", "history_drops", "document_trims")
 _UNSLICED = attrgetter(
     "adoptions", "rewinds", "snapshot_drops", "snapshot_parts", "staged_drops", "archives", "archive_purges"
 )
 
 
-def write_batch(db: sqlite3.Connection, batch: Batch, backlog: Backlog) -> None:
-    """Put all rows of ``batch`` but the outcomes into their tables, or into the ``backlog`` those of entries, if they
-    are many or others are in it; the transaction is the caller's.
-    """
-    writing = _Writing(db, batch)
-    if any(_UNSLICED(batch)):  # what is about rows of a snapshot or an archive has to find them in their place
-        while backlog.count:
-            bring_in(db, backlog)
-    writing.drop()
-    writing.insert()
-    if not any(_UNSLICED(batch)) and (backlog.count or writing.is_large()):
-        backlog.put(batch)
-    else:
-        writing.put_entries()
-    for statement in _MEND_VALUES if batch.mended_values else ():
-        db.executemany(statement, [(value, row) for row, value in batch.mended_values])
-    writing.trim()
-    writing.count()
-    for name, value in batch.metas:
-        if value is None:
-            db.execute("DELETE FROM meta WHERE name = ?", (name,))
-        else:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
-
 def bring_in(db: sqlite3.Connection, backlog: Backlog) -> None:
     """The oldest record of the backlog into the tables, or a part of it; the transaction is the caller's."""
     number, batch = backlog.take()
-    writing = _Writing(db, batch)
+    writing = Writing(db, backlog)
     weights = writing.inline_bytes([row.row for row in batch.removed_rows])
     size_bytes = 0
     for count, removed in enumerate(batch.removed_rows if weights else ()):
@@ -488,5 +501,5 @@ def bring_in(db: sqlite3.Connection, backlog: Backlog) -> None:
             backlog.put_back(number, batch.removed_rows[count:])
             del batch.removed_rows[count:]
             break
-    writing.put_entries()
-    writing.count()
+    writing.put_entries(batch)
+    writing.finish()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsyncd.storage.writes import _Writing
+from crdtsyncd.storage.writes import Writing
 
 from crdtsync.core.heal_forks import ForkHealing
 from crdtsync.core.replica.fork_healing import _Branch, is_other_branch
@@ -57,7 +57,7 @@ def moved_changes_remove_by_their_old_names(patch: Patches):
 
 @fork_fault("after a fork")
 def what_a_moved_branch_had_removed_stays_gone(patch: Patches):
-    patch.setattr(_Writing, "_revive", lambda self, space, which, begin: None)
+    patch.setattr(Writing, "_revive", lambda self, space, which, begin: None)
 
 
 @fork_fault("after a fork")

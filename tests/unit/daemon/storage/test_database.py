@@ -730,8 +730,8 @@ def test_rows_that_went_together_are_marked_as_they_are_one_by_one(
 ) -> None:
     """Operation by operation, and no others."""
     found = []
-    for together, name in ((writes.MARKED_TOGETHER, "many"), (10**6, "few")):
-        monkeypatch.setattr(writes, "MARKED_TOGETHER", together)
+    for together, name in ((writes.MARKED_TOGETHER_MIN, "many"), (10**6, "few")):
+        monkeypatch.setattr(writes, "MARKED_TOGETHER_MIN", together)
         (tmp_path / name).mkdir()
         store = open_store(tmp_path / name)
         made = batch(1, 1)
