@@ -76,6 +76,7 @@ class Host:
         """Commit what was stepped, and let it out."""
         ready = self.node.ready()
         self.store.commit(ready.persist)
+        self.store.settle_some()
         self.store.bring_some_in()
         self.node.advance()
         self.deliver(ready)

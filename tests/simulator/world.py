@@ -325,6 +325,7 @@ class World:
     def _commit(self, host: Host, ready: Ready) -> None:
         assert host.store is not None
         host.store.commit(ready.persist)
+        host.store.settle_some()
         host.store.bring_some_in()
         host.durable = len(host.applied)
         host.digest = host.replica.entries.digest

@@ -2,9 +2,10 @@
 
 Open first: :class:`~crdtsyncd.storage.database.Store`, and in it ``commit``. It takes the ``Batch`` of a turn and
 returns when that is on disk. This is where a write is made durable. A commit of ordinary writes is one record at
-the end of the journal's file: one write, one flush. The tables follow for many commits at once. A commit that does
-more, or is large, goes to the tables directly, after what is in the journal; if it has many rows of entries, these
-follow by slices (``backlog``). An entry keeps its row for life: it dies by a mark.
+the end of the journal's file: one write, one flush. The tables follow by slices, between the turns of others, in a
+transaction that ends once it has hundreds of them. A commit that does more, or is large, goes to the tables directly,
+after what is in the journal; if it has many rows of entries, these follow by slices of their own (``backlog``). An
+entry keeps its row for life: it dies by a mark.
 
 What can go wrong, and where it is handled:
 

@@ -73,6 +73,7 @@ class Upkeep(Reads):
         True if it will. Takes the longer, the more was written since :meth:`checkpoint`.
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
+        :raises RowsRefused: as in :meth:`settle`.
         """
         frames, moved = self._checkpoint(self._connection, "PASSIVE")
         if frames == moved:
@@ -83,6 +84,7 @@ class Upkeep(Reads):
         """Move all of the write-ahead log into the database and empty it, if nobody reads it.
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
+        :raises RowsRefused: as in :meth:`settle`.
         """
         self._connection.execute("PRAGMA busy_timeout = 0")  # it would wait for readers, and nothing else would happen
         try:
@@ -92,6 +94,8 @@ class Upkeep(Reads):
 
     def _checkpoint(self, db: sqlite3.Connection, mode: str) -> tuple[int, int]:
         """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
+        if db is self._connection and self._journal.taken:
+            self.settle()  # a transaction is open, amid which SQLite moves nothing
         try:
             is_busy, frames, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:

@@ -57,6 +57,7 @@ class WalCheckpoints:
         self._checkpoint: asyncio.Task[None] | None = None
         self._settling: asyncio.Handle | None = None
         self._settles_now = False
+        self._slice: asyncio.Handle | None = None
         self._bringing: asyncio.Handle | None = None
         self._due_s = 0.0
         self._look_due = 0
@@ -121,6 +122,8 @@ class WalCheckpoints:
                     store.truncate()
         except StorageError as error:
             self._owner.fail(error)
+        except RowsRefused as error:
+            self._owner.recover_rows(error)
         finally:
             self._checkpoint = None
 
@@ -135,8 +138,22 @@ class WalCheckpoints:
             if self._settling is not None:
                 self._settling.cancel()
             self._settling = loop.call_soon(self._settle)
-        elif self._settling is None and store.has_pending:
+            return
+        if self._settling is None and store.has_pending:
             self._settling = loop.call_later(SETTLE_DELAY_S, self._settle)
+        if self._slice is None and not self._settles_now:
+            self._slice = loop.call_soon(self._settle_some)
+
+    def _settle_some(self) -> None:
+        self._slice = None
+        if self._owner.is_over:
+            return
+        try:
+            self._owner.store.settle_some()
+        except StorageError as error:
+            self._owner.fail(error)
+        except RowsRefused as error:
+            self._owner.recover_rows(error)
 
     def _settle(self) -> None:
         self._settling, self._settles_now = None, False

@@ -208,6 +208,7 @@ class Host:
         """Commit what was stepped, and let it out."""
         ready = self.node.ready()
         self.store.commit(ready.persist)
+        self.store.settle_some()
         self.store.bring_some_in()
         self.node.advance()
         if ready.membership is not None:

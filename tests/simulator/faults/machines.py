@@ -8,6 +8,7 @@ from unittest import mock
 from crdtsyncd.storage import database, open_database
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.file import JournalFile
+from crdtsyncd.storage.journal.journal import Journal
 from crdtsyncd.storage.retry_replies import Outcomes
 from crdtsyncd.storage.writer_mark import Mark
 
@@ -44,6 +45,19 @@ def commits_are_not_flushed(patch: Patches):
     patch.setattr(database, "set_up", hasty)
     patch.setattr(Store, "_settle", still_hasty)
     patch.setattr(JournalFile, "flush", unflushed)
+
+
+@fault("ought to hold", is_troubled=True)
+def what_comes_while_a_transaction_is_open_is_settled(patch: Patches):
+    """At its end the journal forgets what came since the last slice, and the tables have not got it."""
+    append = Journal.append
+
+    def careless(self, row, batch):
+        append(self, row, batch)
+        if self.taken:
+            self.taken = len(self.pending)
+
+    patch.setattr(Journal, "append", careless)
 
 
 @fault("applied another change", keys=REGISTERS, is_troubled=True)

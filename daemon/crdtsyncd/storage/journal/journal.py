@@ -3,8 +3,9 @@
 A write changes a dozen pages all over the tables: the log and its index, live state, history, removals, outcomes,
 heads, sizes. Written and synced one by one they would be most of what a commit costs. So a commit appends its rows,
 packed, to a :mod:`file <crdtsyncd.storage.journal.file>` of its own, and that is what is synced; the tables follow for
-many commits at once, where most of those pages are the same. That transaction notes which record is the last that the
-tables have. After a crash what the file holds beyond it is brought into the tables first of all.
+many commits in one transaction, where most of those pages are the same. It stays open meanwhile: a few rows come into
+it at a time, between the turns of others. At its end it notes which record is the last that the tables have. After a
+crash what the file holds beyond it is brought into the tables first of all.
 
 (A write-ahead log on top of SQLite's own, which logs pages; the idea is that of every log-structured store.)
 """
@@ -34,10 +35,10 @@ from crdtsync.core.storage.interface import (
     RemovedRow,
 )
 
-PENDING_CHANGES_MAX = 64
-"""So many changes wait for their place in the tables at most: bringing them there holds up a turn for 1 to 3 ms.
+PENDING_CHANGES_MAX = 512
+"""So many changes and commits are in an open transaction of the tables at most, and wait for its end: 0.5 to 1.5 ms.
 
-(256 take as much CPU for each write, and held up one for 4 to 11: the slowest write of a hundred took twice as long.)
+(With 256 the slowest write of a hundred takes up to twice as long: one in 128 waits for such an end.)
 """
 PENDING_BYTES_MAX = 1024 * 1024
 """Of the changes that wait for their place in the tables."""
@@ -89,7 +90,9 @@ class Journal:
         self._has_table = False
         self.is_ready = False  # whether commits can be added
         self.pending: list[Batch] = []
-        self.pending_rows = 0  # of entries, marks and removals
+        self.taken = 0  # of these, what an open transaction of the tables has; see :meth:`take`
+        self.untaken_changes = 0
+        self.untaken_rows = 0  # of entries, marks and removals
         self._pending_changes = 0
         self._pending_bytes = 0
         self._unreadable: Exception | None = None
@@ -145,8 +148,10 @@ class Journal:
         self._file.flush()
         self._newest = self._file.last
         self.pending.append(batch)
-        self.pending_rows += batch.entry_rows()
-        self._pending_changes += 1 + len(batch.changes)
+        self.untaken_rows += batch.entry_rows()
+        changes = 1 + len(batch.changes)
+        self.untaken_changes += changes
+        self._pending_changes += changes
         self._pending_bytes += len(row)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -177,21 +182,30 @@ class Journal:
             rows = [*(row for (row,) in old.fetchall()), *rows]
         return rows
 
-    def together(self) -> Batch:
-        """All that is pending as one batch.
+    def take(self) -> Batch:
+        """All that is pending and was not taken yet, as one batch: it is in the tables once they are committed.
 
         :raises ValueError: one of them cannot be read.
         """
         if self._unreadable is not None:
             raise ValueError(f"a row of the journal cannot be read: {self._unreadable}")
-        if len(self.pending) == 1:
-            return self.pending[0]
+        taken = self.pending[self.taken :]
+        self.taken = len(self.pending)
+        self.untaken_changes = self.untaken_rows = 0
+        if len(taken) == 1:
+            return taken[0]
         batch = Batch()
         for name in _NAMES:
             rows = getattr(batch, name)
-            for each in self.pending:
+            for each in taken:
                 rows.extend(getattr(each, name))
         return batch
+
+    def take_back(self) -> None:
+        """The transaction was rolled back: nothing is taken."""
+        self.taken = 0
+        self.untaken_changes = self._pending_changes
+        self.untaken_rows = sum(batch.entry_rows() for batch in self.pending)
 
     def value(self, row: int) -> bytes | None:
         """The value of an entry that is pending; None: that is none."""
@@ -253,7 +267,8 @@ class Journal:
 
     def _forget(self) -> None:
         self.pending.clear()
-        self._pending_changes = self._pending_bytes = self.pending_rows = 0
+        self._pending_changes = self._pending_bytes = 0
+        self.taken = self.untaken_changes = self.untaken_rows = 0
         self._unreadable = None
 
     def _say(self, state: State) -> None:

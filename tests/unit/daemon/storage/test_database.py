@@ -328,6 +328,7 @@ def test_outcomes_have_a_cap_and_the_oldest_go(
     for number in range(500):
         client = b"a" if number % 2 else number.to_bytes(2, "big")  # one client again and again, and many others
         store.commit(answered(OutcomeRow(client, number % 2 and 7, number, 0, b"abc")))
+    store.settle()
     counted = store._outcomes.rows, store._outcomes.size_bytes
     store._outcomes.count()
     assert counted == (store._outcomes.rows, store._outcomes.size_bytes)

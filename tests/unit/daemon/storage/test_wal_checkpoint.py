@@ -21,7 +21,7 @@ class Store:
 
     def __init__(self) -> None:
         self.settled = asyncio.Event()
-        self.times = self.slices = 0
+        self.times = self.slices = self.some = 0
 
     def bring_some_in(self) -> bool:
         self.slices += 1
@@ -31,6 +31,9 @@ class Store:
 
     def wal_bytes(self) -> int:
         return 0
+
+    def settle_some(self) -> None:
+        self.some += 1
 
     def settle(self) -> None:
         self.times += 1
@@ -68,6 +71,17 @@ async def test_a_full_journal_is_emptied_behind_the_turn_and_not_in_the_next_com
     await asyncio.wait_for(store.settled.wait(), 10)
     await asyncio.sleep(0)
     assert store.times == 1
+
+
+async def test_what_came_to_the_journal_begins_its_way_behind_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_checkpoint, "SETTLE_DELAY_S", 3600)
+    owner = Owner()
+    minding, store = WalCheckpoints(owner), owner.store
+    for turn in range(3):
+        minding.mind()
+        assert store.some == turn, "not within the turn: somebody waits for what it says"
+        await asyncio.sleep(0)
+    assert (store.some, store.times) == (3, 0)
 
 
 async def test_one_that_is_not_full_is_emptied_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:

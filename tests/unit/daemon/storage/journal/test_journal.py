@@ -13,10 +13,11 @@ from re import sub
 
 import pytest
 from crdtsyncd.storage import schema
-from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, Store
+from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, SLICE_CHANGES, Store
 from crdtsyncd.storage.journal import file as journal_file
 from crdtsyncd.storage.journal import journal, quarantine
 from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
+from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.storage.old_history import HISTORY_TO_5
 
 from crdtsync.core.storage.interface import (
@@ -302,3 +303,95 @@ def test_too_much_in_quarantine_ends_the_process_with_all_in_the_journal(
     with pytest.raises(StorageError, match="report it"):
         store.settle()
     assert journalled(store.data_dir) == 1
+
+
+def rows_of_others(store: Store) -> int:
+    """How many changes a reader of the tables finds who is not the daemon."""
+    with closing(sqlite3.connect(store.path)) as db:
+        return int(db.execute("SELECT COUNT(*) FROM changes").fetchone()[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_slices_and_their_end_leave_what_one_transaction_would(seed: int, tmp_path: Path) -> None:
+    stores = [open_store(tmp_path / name) for name in ("slices", "at once")]
+    try:
+        rng = Random(seed)
+        for store in stores:
+            store.commit(first())
+        for number in range(1, 200):
+            made = write(number, rng)
+            for store in stores:
+                store.commit(made)
+            stores[0].settle_some()
+        assert stores[0]._journal.taken > 0
+        for store in stores:
+            store.settle()
+        assert dump(stores[0]) == dump(stores[1])
+        assert counters(stores[0]) == counters_by_sum(stores[0])
+    finally:
+        for store in stores:
+            store.close()
+
+
+def test_a_slice_waits_for_enough_and_is_seen_by_nobody_else_before_the_end(store: Store) -> None:
+    store.settle()
+    before = rows_of_others(store)
+    for number in range(1, SLICE_CHANGES):
+        store.commit(write(number))
+        store.settle_some()
+        if store._journal.taken:
+            break
+    assert 1 < number < SLICE_CHANGES
+    assert rows_of_others(store) == before
+    assert store.settle()
+    assert rows_of_others(store) == before + number
+    assert synchronous(store) == FULL
+
+
+def test_who_is_killed_amid_a_transaction_finds_all_in_the_journal(store: Store, tmp_path: Path) -> None:
+    for number in range(1, 30):
+        store.commit(write(number))
+        store.settle_some()
+    assert store._journal.taken > 0
+    shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
+    copy = open_store(tmp_path / "copy")
+    try:
+        assert rows_of_others(copy) == 29
+    finally:
+        copy.close()
+
+
+def test_what_goes_to_the_tables_at_once_comes_behind_the_slices(store: Store) -> None:
+    for number in range(1, 20):
+        store.commit(write(number))
+        store.settle_some()
+    assert store._journal.taken > 0
+    store.commit(write(20, value=bytes(journal.BATCH_BYTES_MAX)))
+    assert not store.has_pending
+    assert synchronous(store) == FULL
+    assert rows_of_others(store) == 20
+
+
+def test_a_checkpoint_ends_the_transaction_that_is_open(store: Store) -> None:
+    for number in range(1, 20):
+        store.commit(write(number))
+        store.settle_some()
+    assert store._journal.taken > 0
+    assert store.finish_checkpoint()
+    assert not store.has_pending
+
+
+def test_a_slice_that_fits_into_no_table_goes_to_quarantine_with_all_after_it(store: Store) -> None:
+    for number in range(1, 20):
+        store.commit(write(number))
+        store.settle_some()
+    taken = store._journal.taken
+    assert taken > 0
+    store.commit(write(19))  # its number is there
+    for number in range(20, 20 + SLICE_CHANGES):
+        store.commit(write(number))
+    with pytest.raises(RowsRefused):
+        store.settle_some()
+    assert rows_of_others(store) == 19
+    assert store.quarantine.count > 0
+    assert synchronous(store) == FULL
