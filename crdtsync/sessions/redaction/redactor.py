@@ -20,6 +20,7 @@ _KEY_ENDS = re.compile(rb"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _OF_KEY = re.compile(rb"[A-Za-z0-9+/=:, -]*\r?\n?")
 _ORDINARY = re.compile(
     rb"https?:|[./~${<%]|[A-Za-z]:\\|\d{4}-\d\d-\d\d|c1\.|v1\.|[A-Za-z]+$|[a-z]+(?:[_.-][a-z]+)+\d?$|\d+(?:\.\d+)*[a-z]{0,2}$"
+    rb"|(?-i:[A-Za-z][a-z]*\d?(?:[A-Z][a-z]+\d?)+\.[a-z]\w*$)"
     rb"|(?:sha\d+-|none|null|true|false|undefined|process\.env|os\.environ|self\.|x{4}|\*{4}|\.{3})",
     re.IGNORECASE,
 )
@@ -147,8 +148,12 @@ def _is_within(line: bytes, at: int) -> bool:
 
 
 def _begins_word(line: bytes, at: int) -> bool:
-    """Whether the word at ``at`` is a word, or the last part of a name such as ``DB_PASSWORD`` or ``dbPassword``."""
+    """Whether the word at ``at`` is a word, or the last part of a name such as ``DB_PASSWORD`` or ``dbPassword``, and
+    not a part of a name in AWS such as ``arn:aws:secretsmanager:…:secret:prod``.
+    """
     before = line[at - 1 : at]
+    if before == b":" and b"arn:" in line[max(0, at - 100) : at]:
+        return False
     return (
         not before.isalnum()
         or line[at - 2 : at] in (b"\\n", b"\\r", b"\\t")

@@ -96,6 +96,8 @@ CLEAN = [
     '{"cwd":"/home/ann/api","version":"2.1.330","sessionId":"f6c34a6a-808b-4ff8-9113-b708d2180d69"}',
     '{"text":"see https://example.com/a/b?c=d#e and key: value, tokenizer: cl100k_base, author: x"}',
     '{"text":"password=\\"${DB_PASSWORD}\\" pass: 12 tests; if token > 12345678: docker run -u 1000:1000 x86_64"}',
+    '{"text":"token = AuthTokenProviderFactory2.createForTenant; see cache-key-of-the-whole-build, npm-of-ours"}',
+    '{"text":"arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/MySecret-a1b2c3"}',
     '{"text":"risk-assessment, task-0001, key-value store, disk-usage-of-the-whole-machine-in-the-morning"}',
 ]
 
