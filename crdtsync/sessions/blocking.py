@@ -119,7 +119,7 @@ class Sessions:
     def ls(self) -> list[Saved]:
         """The sessions that are saved, the newest first."""
         entries = self._client.entries(HEADERS)
-        read = (Saved.found(one.key[len(HEADERS) :], one.value, one.time) for one in entries)
+        read = (Saved.found(one.key[len(HEADERS) :], one.value, one) for one in entries)
         found = [saved for saved in read if saved is not None]
         return sorted(found, key=lambda saved: (saved.time is not None, saved.time), reverse=True)
 
@@ -136,7 +136,7 @@ class Sessions:
                 many = f"several saved sessions begin with {session}" if keys else f"no session {session} is saved here"
                 raise InvalidRequest(f"{many}: crdtsync session ls shows what there is")
             return self.get(keys[0][len(HEADERS) :])
-        return Saved.from_plain(session, entry.value, entry.time)
+        return Saved.from_plain(session, entry.value, entry)
 
     def files(self, saved: Saved) -> dict[str, list[Piece]]:
         """The pieces of each file, as they were saved last."""
@@ -228,9 +228,7 @@ class Sessions:
         Durable on this host on return. Turns have the numbers that :func:`crdtsync session show` prints.
         """
         saved = self.get(session)
-        found, count = numbers(turns), len((self.conversation(saved.id)).turns()) - 1
-        if not found or found[0] < 1 or found[-1] > count:
-            raise InvalidRequest(f"the session has the turns 1 to {count:,}, not {turns}")
+        found = self._numbers(saved, turns)
         with self._client.batch() as batch:
             for number in found:
                 batch.add(excluded_key(saved.id), number)
@@ -249,11 +247,17 @@ class Sessions:
     def include(self, session: str, turns: str) -> list[int]:
         """Take ``turns`` in again; what is still left out. Durable on this host on return."""
         saved = self.get(session)
-        there = set(self.excluded(saved.id)).intersection(numbers(turns))
+        there = set(self.excluded(saved.id)).intersection(self._numbers(saved, turns))
         with self._client.batch() as batch:
             for number in sorted(there):
                 batch.discard(excluded_key(saved.id), number)
         return self.excluded(saved.id)
+
+    def _numbers(self, saved: Saved, turns: str) -> range:
+        found, count = numbers(turns), len((self.conversation(saved.id)).turns()) - 1
+        if not found or found[0] < 1 or found[-1] > count:
+            raise InvalidRequest(f"the session has the turns 1 to {count:,}, not {turns}")
+        return found
 
     def brief(
         self,
@@ -412,7 +416,7 @@ class Sessions:
                 f"session {saved.id} was saved with its secrets (--no-redact), so all hosts store them: crdtsync "
                 f"session drop {saved.id} takes it out everywhere, and the next save stores it without them"
             )
-        before = Saved.found(saved.id, entry.value, entry.time) if entry else None
+        before = Saved.found(saved.id, entry.value, entry) if entry else None
         if before is None and any(after != START for after, _ in reading.before.values()):
             return None
         saved.join_redacted(before)

@@ -84,7 +84,7 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
                 raise Timeout(f"{host} has not answered; crdtsync tasks {key} shows what becomes of it")
             events.next(timeout=until_s - time.monotonic())
     if not isinstance(task.result, dict):
-        raise Refused(f"{user}@{host}: {task.error or 'the hand-over failed'}")
+        raise Refused(f"{user}@{host}: {(task.error or '').partition(': ')[2] or 'the hand-over failed'}")
     try:
         return HandedOver.from_plain(saved, task.result)
     except (KeyError, TypeError, ValueError):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Self, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
@@ -48,10 +49,10 @@ class GoingOn(TypedDict, total=False):
 class HandedOver:
     """A new session of the agent ``to``.
 
-    ``command`` resumes it in ``cwd``. ``path`` is its file, and ``state`` says whether that is ``new``, ``same`` or
-    ``ahead`` (it was resumed already). ``turns`` counts what a person said in it. ``lost`` says what is not carried
-    over, each with its reason; the note at the head of the session says it too. ``rewritten`` counts each path that
-    stands under another name now.
+    ``command`` resumes it in ``cwd``; ``is_there``: there is such a directory. ``path`` is its file, and ``state`` says
+    whether that is ``new``, ``same`` or ``ahead`` (it was resumed already). ``turns`` counts what a person said in it.
+    ``lost`` says what is not carried over, each with its reason; the note at the head of the session says it too.
+    ``rewritten`` counts each path that stands under another name now.
     """
 
     saved: Saved
@@ -64,19 +65,21 @@ class HandedOver:
     turns: int
     lost: list[str]
     rewritten: dict[tuple[str, str], int]
+    is_there: bool
 
     def plain(self) -> dict[str, Any]:
         """As it is told to another host."""
         texts = {name: getattr(self, name) for name in _TEXTS}
         rewritten = [[old, new, times] for (old, new), times in self.rewritten.items()]
-        return {**texts, "turns": self.turns, "lost": self.lost, "rewritten": rewritten}
+        return {**texts, "turns": self.turns, "lost": self.lost, "rewritten": rewritten, "is_there": self.is_there}
 
     @classmethod
     def from_plain(cls, saved: Saved, value: Mapping[str, Any]) -> Self:
         """What another host has told; KeyError, TypeError or ValueError: that is nothing of this kind."""
         rewritten = {(str(old), str(new)): int(times) for old, new, times in value["rewritten"]}
         texts = {name: str(value[name]) for name in _TEXTS}
-        return cls(saved, **texts, turns=int(value["turns"]), lost=[*map(str, value["lost"])], rewritten=rewritten)
+        lost, is_there = [*map(str, value["lost"])], bool(value.get("is_there", True))
+        return cls(saved, **texts, turns=int(value["turns"]), lost=lost, rewritten=rewritten, is_there=is_there)
 
 
 _TEXTS = ("to", "id", "cwd", "command", "path", "state")
@@ -142,7 +145,7 @@ def hand_over(
     command = f"cd {shlex.quote(cwd)} && {agent.resume_command(new, path)}"
     turns = len(found.turns()) - 1
     return HandedOver(saved, to, head.id, cwd, command, str(path), made.state, turns, found.losses(),
-                      dict(mapped.rewritten))  # fmt: skip
+                      dict(mapped.rewritten), Path(cwd).is_dir())  # fmt: skip
 
 
 def in_short(

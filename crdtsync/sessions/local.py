@@ -241,8 +241,6 @@ def load(
     main = root / agent.place(root, saved.id, real, saved.place)
     if agent.is_export:
         agent.found(root, saved.id)
-    folders = {saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(main.parent)}
-    mapped.add(folders)
     own = own_patterns()
     moves = {}
     for name, pieces in content.items():
@@ -291,7 +289,10 @@ def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str
     directory = str(Path(there).resolve())
     if cwd and saved.cwd:
         pairs[saved.cwd] = directory
-    return PathMap(pairs), directory
+    mapped, agent, root = PathMap(pairs), agent_named(saved.agent), agent_named(saved.agent).root()
+    folder = (root / agent.place(root, saved.id, directory, saved.place)).parent
+    mapped.add({saved.root: str(root), str(Path(saved.root) / Path(saved.place).parent): str(folder)})
+    return mapped, directory
 
 
 def _carry_out(moves: Mapping[str, Move]) -> None:

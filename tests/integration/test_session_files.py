@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from getpass import getuser
 from pathlib import Path
-from socket import gethostname
 from typing import Any
 
 import pytest
@@ -419,6 +418,8 @@ def test_a_secret_in_the_name_of_a_directory_is_stored_nowhere(
     loaded = there.load(CLAUDE_ID, cwd=bob.work)
     assert json.loads(bob.claude.read_bytes().splitlines()[1])["cwd"] == str(bob.work)
     assert json.loads(bob.claude.read_bytes().splitlines()[-1])["at"] == f"{bob.claude.parent}/memory/a.md"
+    told = there.handover(CLAUDE_ID, to="codex", cwd=bob.work).rewritten
+    assert f"{bob.claude.parent}/memory/a.md" in {new for _, new in told}
     home.enter()
     assert here.load(CLAUDE_ID, cwd=home.work).files == {str(home.claude): "same"}
     assert loaded.redacted == {"github-token": 1}
@@ -544,8 +545,9 @@ def test_a_branch_goes_on_from_a_turn_without_the_excluded_ones(daemon: Daemon, 
     assert sessions.exclude(CLAUDE_ID, "1-3") == [1, 2, 3]
     assert sessions.include(CLAUDE_ID, "2-3") == [1]
     for wrong in ("0", "4", "3-2"):
-        with pytest.raises(InvalidRequest, match="the session has the turns 1 to 3"):
-            sessions.exclude(CLAUDE_ID, wrong)
+        for change in (sessions.exclude, sessions.include):
+            with pytest.raises(InvalidRequest, match="the session has the turns 1 to 3"):
+                change(CLAUDE_ID, wrong)
     assert Path(sessions.save(Path(early.path).stem).saved.place).name == Path(early.path).name
     sessions.drop(CLAUDE_ID)
     assert daemon.client().keys("sessions.excluded/") == []
@@ -587,11 +589,11 @@ def fleet(pair: Cluster, ann: Home, bob: Home) -> Fleet:
     return Fleet(pair, ann, bob)
 
 
-def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, ann: Home):
+def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, pair: Cluster, ann: Home):
     with fleet.ann.start("session", "watch", CLAUDE_ID, "--json") as watch:
         watch.event()
         wait_until(lambda: [one["now"] for one in fleet.bob.json("session", "ls", "--where", "--json")] == [True])
-        assert f"now  root@{gethostname()}:{ann.work}  1 turn  fix" in fleet.bob.ok("session", "ls", "--where")
+        assert f"now  {getuser()}@{pair[0].name}:{ann.work}  1 turn  fix" in fleet.bob.ok("session", "ls", "--where")
         with fleet.bob.start("session", "follow", CLAUDE_ID[:8], "--json") as follow:
             assert [follow.event()["type"] for _ in range(3)] == ["Text", "Call", "Result"]
             with ann.claude.open("ab") as file:
@@ -618,7 +620,9 @@ def test_one_command_moves_a_session_to_another_host_where_its_user_lets_it(flee
         assert "is there already, 1 turn" in again.out
         assert moved["command"] in again.out
         failed = fleet.ann(*move, "--budget", "1")
-        assert f"{user}@{pair[1].name}: InvalidRequest: the newest turn alone" in failed.err
+        assert f"{user}@{pair[1].name}: the newest turn alone" in failed.err
+        away = fleet.ann(*move[:-3], str(bob.work / "away"), *move[-2:], "--dry-run")
+        assert f"{bob.work}/away is not there" in away.err
 
 
 def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: Home):
@@ -737,6 +741,7 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert "1 github-token" in run("session", "save", CLAUDE_ID).out
     assert run("session", "save").status == 2
     assert run("session", "save", "../x").status == 4
+    assert "0 new lines" in run("session", "save", CLAUDE_ID[:5]).out
     assert "not written" not in run("session", "load", CLAUDE_ID, "--dry-run").out
     assert run("session", "save", "--latest", "--from", "codex").status == 0
     assert len(run("session", "ls").out.splitlines()) == 2

@@ -48,7 +48,7 @@ def check_id(session: str) -> str:
 
 
 def find(agent: str | None, session: str | None) -> Local:
-    """A session on this machine: that of this id, or the one that was written last.
+    """A session on this machine: that of this id, or whose id alone begins so; or the one that was written last.
 
     Raises :class:`~crdtsync.errors.InvalidRequest` if there is none.
     """
@@ -56,6 +56,11 @@ def find(agent: str | None, session: str | None) -> Local:
     wanted = "*" if session is None else check_id(session)
     there = [(one, path) for one in chosen for path in one.found(one.root(), wanted)]
     there = [(one, path) for one, path in there if session in (None, one.session_of(path))]
+    if not there and session is not None:
+        all_there = [(one, path) for one in chosen for path in one.found(one.root())]
+        there = [(one, path) for one, path in all_there if one.session_of(path).startswith(session)]
+        if len({one.session_of(path) for one, path in there}) > 1:
+            raise InvalidRequest(f"several sessions begin with {session}: give more of the id")
     if not there:
         where = ", ".join(str(one.root()) for one in chosen)
         what = "no session" if session is None else f"no session {session}"

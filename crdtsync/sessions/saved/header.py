@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import PureWindowsPath
 from typing import Any, Self
 
+from crdtsync.client import Entry
 from crdtsync.errors import InvalidRequest
 
 HEADERS = "sessions/"
@@ -61,7 +62,7 @@ class Saved:
     its main file below ``root``, the agent's directory there. ``redacted`` counts the secrets that were
     replaced, by kind; None: nothing was looked for. ``needs`` are other sessions without which the agent cannot resume
     it. ``tokens`` are those of the model's last answer with all that it was sent for it, and ``commit`` is what git had
-    checked out in ``cwd``. ``time`` is that of the last save.
+    checked out in ``cwd``. ``time`` is that of the last save, ``node`` the name of the host's daemon.
     """
 
     agent: str
@@ -82,6 +83,7 @@ class Saved:
     tokens: int = 0
     commit: str = ""
     time: datetime | None = None
+    node: str = ""
 
     def __post_init__(self) -> None:
         for name in (*_TEXTS, "commit"):
@@ -113,15 +115,15 @@ class Saved:
         return {**fields, **more, "turns": self.turns, "files": files, "redacted": self.redacted, "needs": self.needs}
 
     @classmethod
-    def found(cls, session: str, value: Any, time: datetime | None = None) -> Self | None:
+    def found(cls, session: str, value: Any, entry: Entry | None = None) -> Self | None:
         """The record that ``value`` holds, if it is one."""
         try:
-            return cls.from_plain(session, value, time)
+            return cls.from_plain(session, value, entry)
         except InvalidRequest:
             return None
 
     @classmethod
-    def from_plain(cls, session: str, value: Any, time: datetime | None = None) -> Self:
+    def from_plain(cls, session: str, value: Any, entry: Entry | None = None) -> Self:
         """The record that ``value`` holds; :class:`~crdtsync.errors.InvalidRequest` if that is none: others may write
         there, too.
         """
@@ -139,7 +141,7 @@ class Saved:
             tokens, commit = int(value.get("tokens", 0)), str(value.get("commit", ""))
             return cls(
                 **texts, turns=int(value["turns"]), files=files, redacted=counts, needs=needs, tokens=tokens,
-                commit=commit, time=time,
+                commit=commit, time=entry.time if entry else None, node=entry.node or "" if entry else "",
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError, InvalidRequest) as error:
             message = f"{header_key(session)} holds no saved session: delete it, or save under that id again"

@@ -167,7 +167,7 @@ def handover(
         else:
             user, _, node = host.rpartition("@")
             done = fleet.send(client, saved, node, user or saved.user, client.timeout_s, **options)
-    _print_handed_over(settings, done, is_elsewhere=host is not None, **options)
+    _print_handed_over(settings, done, **options)
 
 
 @state_command("branch")
@@ -270,9 +270,7 @@ def _print_excluded(settings: Settings, turns: list[int]) -> None:
     output.result(settings, f"excluded: {named(turns) or 'nothing'}", {"excluded": turns})
 
 
-def _print_handed_over(
-    settings: Settings, done: HandedOver, *, dry_run: bool = False, is_elsewhere: bool = False, **_: object
-) -> None:
+def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool = False, **_: object) -> None:
     if settings.json:
         fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
         output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
@@ -281,7 +279,7 @@ def _print_handed_over(
     _print_paths(done.rewritten)
     for loss in done.lost:
         output.line(f"not carried: {loss}")
-    _print_command(None if is_elsewhere else done.cwd, done.command)
+    _print_command(done.cwd, done.command, is_there=done.is_there)
 
 
 @state_command("ls")
@@ -290,7 +288,8 @@ def _print_handed_over(
 def ls(settings: Settings, where: bool) -> None:
     """Print the sessions of all hosts that are saved, the newest first.
 
-    With --where the time is "now" while somebody lets session watch follow it, on whatever host.
+    With --where the time is "now" while somebody lets session watch follow it, on whatever host. Turns are all that a
+    person began, also those that the agent has left or no longer sees.
 
     \b
     Example:
@@ -302,7 +301,7 @@ def ls(settings: Settings, where: bool) -> None:
         now = fleet.followed(client) if where else set()
         for saved in Sessions(client).ls():
             time = "now" if saved.id in now else rfc3339(saved.time) if saved.time else "-"
-            place = f"{saved.user}@{saved.host}{f':{saved.cwd}' if where else ''}"
+            place = f"{saved.user}@{saved.node}{f':{saved.cwd}' if where else ''}"
             said = f"{saved.id}  {saved.agent}  {time}  {place}  {_turns(saved.turns)}  {saved.title}"
             fields = {**_fields(saved), **({"now": saved.id in now} if where else {})}
             output.line(output.record(fields) if settings.json else said)
@@ -428,7 +427,7 @@ def receive(settings: Settings) -> None:
     with connect(settings) as client, client.present(role=fleet.RECEIVER, status=user):
 
         def print_it(done: HandedOver) -> None:
-            _print_handed_over(settings, done)
+            _print_handed_over(settings, done, dry_run=not Path(done.path).exists())
             output.flush()
 
         fleet.receiver(client, user, print_it).run()
@@ -555,7 +554,8 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
         secrets = f"; replaced: {_counts(saved.redacted)}"
     else:
         secrets = "; no secrets found"
-    said = f"{saved.id}: {result.new_lines:,} new lines, {result.new_bytes:,} bytes{secrets}"
+    lines = f"{result.new_lines:,} new line{'' if result.new_lines == 1 else 's'}"
+    said = f"{saved.id}: {lines}, {result.new_bytes:,} bytes{secrets}"
     fields = {**_fields(saved), "new_lines": result.new_lines, "new_bytes": result.new_bytes}
     output.result(settings, said, {**fields, "left_out": result.left_out, "shorter": result.shorter})
 
@@ -577,11 +577,11 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
     if loaded.saved.commit not in ("", loaded.commit):
         here = f"at commit {loaded.commit[:12]}" if loaded.commit else "at no commit"
         output.warning(f"the session was at commit {loaded.saved.commit[:12]}, and {loaded.cwd} is {here}")
-    _print_command(loaded.cwd, loaded.command)
+    _print_command(loaded.cwd, loaded.command, is_there=Path(loaded.cwd).is_dir())
 
 
-def _print_command(cwd: str | None, command: str) -> None:
-    if cwd is not None and not Path(cwd).is_dir():
+def _print_command(cwd: str, command: str, *, is_there: bool) -> None:
+    if not is_there:
         output.warning(f"{cwd} is not there: get your project there first, or name another directory with --in")
     output.line(command)
 
