@@ -4,9 +4,9 @@
 and when it has done it, with the time by a clock that is the same for all processes of the machine; hosts' own clocks
 are set wrong meanwhile, and workers and daemons are killed.
 
-The promise that is judged: each task is done, and done once while the hosts of its workers see each other. What hosts
-see is known from outside: a host is *in trouble* from the begin of a fault that cuts or stops it until all hosts are
-connected again. A clock that is wrong is no trouble.
+The promise that is judged: each task is done, and done once while the hosts of its workers see each other and the first
+worker stores its result in the time of its claim. What hosts see is known from outside: a host is *in trouble* from the
+begin of a fault that cuts or stops it until all hosts are connected again. A clock that is wrong is no trouble.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def worker(socket: str, name: str) -> None:
     def do(job: Job) -> str:
         _say(begun=job.key, fence=job.lease.fence, confirmed=job.lease.is_confirmed)
         ended.wait(rng.uniform(0, WORK_S))
-        _say(done=job.key)
+        _say(done=job.key, held_until_s=monotonic() + job.lease._left_s)  # renewed no more from now on
         return f"{name} {job.lease.fence}"
 
     while not ended.is_set():
         with suppress(CrdtSyncError, OSError), Client(socket, agent=name, timeout=ANSWER_S) as state:
             work = state.work(f"{PREFIX}**", do, ttl=TTL_S)
+            work.on_end = lambda task: _say(stored=task.key)
             working = beside(work.run)
             while not (ended.wait(0.1) or working.done()):
                 pass
@@ -85,8 +86,9 @@ def worker(socket: str, name: str) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One attempt at a task. ``ended_s``: when the handler was over, None if it never was. ``is_stored``: whether its
-    worker went on afterwards, so that it was not killed before the result was on disk.
+    """One attempt at a task. ``ended_s``: when the handler was over, None if it never was. ``over_s``: when its worker
+    went on afterwards, so that the result was on disk, or refused; None if it was killed before. ``held_until_s``: when
+    the claim was over, if the result was not stored by then.
     """
 
     key: str
@@ -96,7 +98,8 @@ class Run:
     is_confirmed: bool
     began_s: float
     ended_s: float | None
-    is_stored: bool
+    over_s: float | None
+    held_until_s: float
 
     @property
     def result(self) -> str:
@@ -176,7 +179,9 @@ def _twice(record: Record) -> Iterable[str]:
 
 
 def _may_cross(run: Run, later: Run, troubles: Sequence[Trouble]) -> bool:
-    if run.ended_s is None or not run.is_stored or not (run.is_confirmed and later.is_confirmed):
+    if run.ended_s is None or run.over_s is None or not (run.is_confirmed and later.is_confirmed):
+        return True
+    if run.held_until_s < min(run.over_s, later.began_s):
         return True
     from_s, until_s = run.began_s - ASKED_S, min(run.ended_s, later.began_s) + ASKED_S
     return any(
@@ -190,7 +195,7 @@ def _unreported(record: Record) -> Iterable[str]:
     held = {task.key: task for task in next(iter(record.finals.values()), [])}
     for key, runs in _by_task(record.runs).items():
         task = held.get(key)
-        done = [run for run in runs if run.is_stored]
+        done = [run for run in runs if run.over_s is not None]
         if task is not None and len(done) > 1 and task.attempts == 1 and not task.crossed:
             yield f"{key} was done {len(done)} times, and the task tells of one attempt"
 
@@ -212,11 +217,11 @@ def runs_in(said: str, worker_: str, host: str) -> list[Run]:
     for at, line in enumerate(lines):
         if "begun" in line:
             after = lines[at + 1] if at + 1 < len(lines) else {}
-            ended_s = after["at_s"] if after.get("done") == line["begun"] else None
-            is_stored = ended_s is not None and at + 2 < len(lines)
-            runs.append(
-                Run(line["begun"], worker_, host, line["fence"], line["confirmed"], line["at_s"], ended_s, is_stored)
-            )
+            is_ended = after.get("done") == line["begun"]
+            ended_s, held_until_s = (after["at_s"], after["held_until_s"]) if is_ended else (None, 0.0)
+            over_s = lines[at + 2]["at_s"] if is_ended and at + 2 < len(lines) else None
+            began = line["begun"], worker_, host, line["fence"], line["confirmed"], line["at_s"]
+            runs.append(Run(*began, ended_s, over_s, held_until_s))
     return runs
 
 

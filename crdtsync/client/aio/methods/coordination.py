@@ -154,8 +154,9 @@ class AsyncCoordinationMethods(AsyncMethods):
         ``handler`` gets a :class:`~crdtsync.coordination.AsyncJob` and returns the result, a value as of :meth:`set`;
         if it raises, the attempt has failed, but for :class:`~crdtsync.coordination.GiveBack`. It holds the claim on
         the task's key meanwhile, which is renewed at a third of ``ttl``: if this process dies, another worker begins
-        the task anew at once; if its host does, after ``ttl``. While hosts see each other each task is done once; those
-        that were cut off may both do it, and the result with the higher fence counts.
+        the task anew at once; if its host does, or this hangs, after ``ttl``. While hosts see each other and workers do
+        not hang, each task is done once; those that were cut off may both do it, and the result with the higher fence
+        counts.
         """
         from crdtsync.coordination.aio.work import AsyncWorker
 
