@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,28 @@ def test_branches_of_two_hosts_are_merged_by_the_graphs_reducers(how: list[str],
     assert heads == 1
 
 
+def test_the_example_of_the_redis_saver_runs_with_its_line_changed(pair: Cluster, tmp_path: Path) -> None:
+    """And the second run on another host, since the first one was killed."""
+    theirs = FRAMEWORKS / NAME / "crew.py"
+    ours = theirs.read_text()
+    for old, new in (
+        ("from langgraph.checkpoint.redis import RedisSaver", "from crdtsync.adapters.langgraph import CrdtSaver"),
+        ("RedisSaver.from_conn_string(sys.argv[1])", "CrdtSaver()"),
+    ):
+        assert ours.count(old) == 1
+        ours = ours.replace(old, new)
+    (tmp_path / "ours.py").write_text(ours)
+    first = run_with(NAME, pair[0], tmp_path / "ours.py", "", "cache")
+    pair[1].client().wait(pair[0].client().now(), timeout=60)
+    pair[0].kill()
+    second = run_with(NAME, pair[1], tmp_path / "ours.py", "", "index")
+    with a_redis_server(tmp_path) as address:
+        assert [run_with(NAME, pair[1], theirs, address, topic) for topic in ("cache", "index")] == [first, second]
+    shown, history = json.loads(second)
+    assert shown["action_items"] == ["warm the cache", "warm the index"]
+    assert (len(shown["findings"]), len(shown["messages"]), len(history)) == (2, 8, 10)
+
+
 def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
     run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
     is_brought_over(daemon, tmp_path, "langgraph-sqlite", str(tmp_path / "kept.sqlite"))
@@ -121,16 +145,22 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
 
 
 def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("the packages that have the server's modules are for Linux alone")
-    command = [str(python_with(NAME)), str(FRAMEWORKS / NAME / "redis_server.py"), str(tmp_path)]
-    with Running(command, environment(), tmp_path, seconds=600, is_told=True) as server:
-        address = server.line().strip()
+    with a_redis_server(tmp_path) as address:
         assert "no checkpoints of LangGraph's RedisSaver can be read" in bring(
             daemon, tmp_path, "langgraph-redis", address
         )
         run_with(NAME, daemon, WITH_ANOTHER, "keep", address)
         is_brought_over(daemon, tmp_path, "langgraph-redis", address)
+
+
+@contextmanager
+def a_redis_server(folder: Path) -> Iterator[str]:
+    """One with the modules that LangGraph's RedisSaver asks for; its address."""
+    if sys.platform != "linux":
+        pytest.skip("the packages that have the server's modules are for Linux alone")
+    command = [str(python_with(NAME)), str(FRAMEWORKS / NAME / "redis_server.py"), str(folder)]
+    with Running(command, environment(), folder, seconds=600, is_told=True) as server:
+        yield server.line().strip()
 
 
 def is_brought_over(daemon: Daemon, folder: Path, what: str, place: str) -> None:

@@ -90,6 +90,9 @@ class AsyncCrdtSaver(CallsInThreads):
     ) -> None:
         await self.close()
 
+    async def setup(self) -> None:
+        """Nothing is to be made first; programs call it, since other savers ask for it."""
+
     def at(self, point: str | datetime | timedelta) -> Self:
         """This saver as of a token, a time, so long ago, or ``checkpoint:NAME``. It reads, and writes nothing."""
         past = copy(self)
