@@ -131,7 +131,7 @@ class Sync:
         self.forks = ForkSearch(self.outbox)
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
-        self.health = HealthNews(identity.node, self.links, self.outbox)
+        self.health = HealthNews(identity.node, self.links, self.outbox, audience.is_member)
         self.ballots = Ballots(voter, self.outbox, self.links, self.peers)
         self.cards = CardNews(identity, self.links, self.outbox, self.mesh.routes)
         self._handlers: dict[type[Message], Handler] = {

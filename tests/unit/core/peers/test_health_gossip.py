@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from crdtsync.causality import SEQ_MAX
+from crdtsync.core.peers import health_gossip
 from crdtsync.core.peers.health_gossip import HealthNews
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
@@ -20,7 +24,7 @@ class Stage:
     def __init__(self, **near: tuple[str, ...]) -> None:
         self.links: dict[int, Link] = {}
         self.outbox = Outbox()
-        self.news = HealthNews("a", self.links, self.outbox)
+        self.news = HealthNews("a", self.links, self.outbox, lambda node: node != "ghost")
         for conn, (name, nodes) in enumerate(near.items()):
             self.links[conn] = link = Link(conn, f"ws://{name}", True, 0.0)
             link.hello = Hello(name, name, b"", b"", {}, 0, features=() if name == "old" else (HEALTH,))
@@ -59,6 +63,41 @@ def test_the_later_word_counts_whoever_brings_it():
     assert "a" not in stage.news.nodes, "this node knows better how it is"
     stage.news.forget("c")
     assert stage.news.nodes == {}
+
+
+def test_nobody_else_has_the_last_word_of_a_node_that_is_linked():
+    stage = Stage(b=(), c=(), d=())
+    lie = replace(C, told_ms=SEQ_MAX, state="read-only")
+    stage.news.heard(stage.link("b"), lie)
+    stage.told()
+    stage.news.heard(stage.link("c"), C)
+    assert stage.news.nodes == {"c": C}
+    assert stage.told() == {"b": [C], "d": [C]}
+    stage.news.heard(stage.link("c"), C)
+    assert stage.told() == {}, "it is no news"
+
+
+def test_who_is_no_member_is_not_remembered():
+    stage = Stage(b=(), d=())
+    stage.news.heard(stage.link("b"), replace(C, node="ghost"))
+    assert (stage.news.nodes, stage.told()) == ({}, {})
+
+
+def test_what_is_remembered_is_bounded_and_nodes_that_are_linked_find_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(health_gossip, "HEARD_MAX", 7)
+    stage = Stage(b=(), c=())
+    alarms = tuple(ToldAlarm("fork", n) for n in range(2))
+    for n in range(5):
+        stage.news.heard(stage.link("b"), replace(C, node=f"n{n}", alarms=alarms))
+    assert list(stage.news.nodes) == ["n0", "n1"]
+    stage.news.heard(stage.link("b"), replace(C, node="n0", told_ms=101, alarms=()))
+    stage.news.forget("n1")
+    stage.news.heard(stage.link("b"), replace(C, node="n5", alarms=alarms))
+    stage.news.heard(stage.link("b"), replace(C, node="n6", alarms=alarms))
+    stage.news.heard(stage.link("c"), replace(C, alarms=alarms * 4))
+    assert list(stage.news.nodes) == ["n0", "n5", "n6", "c"]
+    stage.news.heard(stage.link("b"), replace(C, node="n7", alarms=()))
+    assert "n7" not in stage.news.nodes
 
 
 def test_of_this_node_only_what_is_news_is_told():
