@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import threading
@@ -75,6 +76,8 @@ class Terminal:
 
 
 def moves(shown: str) -> list[str]:
+    """What of it is no plain text, but for what shows how far work is that takes long."""
+    shown = re.sub("\r[^\r\x1b]*\x1b\\[K", "", shown)
     return sorted({one for one in shown if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp", "Cs")} - {"\n", "\t"})
 
 
