@@ -115,15 +115,20 @@ class Inquiries:
     # -- being asked -------------------------------------------------------------------------------------------
 
     def asked(self, link: Link, ask: Ask, now_s: float) -> None:
-        """A peer asks, or passes on a question."""
+        """A peer asks, or passes on a question. A node that is linked asks for itself: somebody else could ask under
+        its name with a higher round, and its own questions would count as late.
+        """
+        is_own = ask.node == link.peer_node
         if ask.node == self._identity.node or not self._is_member(ask.node):
+            return
+        if not is_own and any(other.peer_node == ask.node for other in self._links.values()):
             return
         question = self.questions.get(ask.node)
         if question is None:
             if len(self.questions) >= QUESTIONS_MAX:
                 return
             question = self.questions[ask.node] = Question()
-        is_lost = question.conn not in self._links
+        is_lost = question.conn not in self._links or (is_own and question.conn != link.conn)
         if ask.round <= question.round and not is_lost and now_s < question.until_s:
             return
         if question.conn != link.conn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.causality import Writer
+from crdtsync.causality import SEQ_MAX, Writer
 from crdtsync.wire.peer.meshing import MESH, Ask, Asked, Held, Holding
 from tests.fleet.host import Host
 from tests.fleet.stranger import Stranger
@@ -42,6 +42,26 @@ def test_who_is_no_member_is_neither_asked_for_nor_remembered(node: Host, monkey
     peer.say(Holding("asker", (held("ghost"),)))
     assert list(inquiries.questions) == ["asker"]
     assert {of for _, _, of in inquiries.questions["asker"].known} == {peer_of(node)}
+
+
+@pytest.mark.parametrize("is_linked_before", [True, False])
+def test_nobody_asks_under_the_name_of_a_node_that_is_linked(node: Host, is_linked_before: bool) -> None:
+    """With the highest round there is: then that node's own questions would be late, and its writes wait in vain."""
+
+    def ask(peer: Stranger, number: int, writer: int) -> None:
+        peer.say(Ask("host-b", number, (Asked("default", 0, (Writer(writer),)),)))
+
+    questions = node.node.sync.mesh.inquiries.questions
+    liar = Stranger(node, features=(MESH,))
+    honest = Stranger(node, "host-b", features=(MESH,)) if is_linked_before else None
+    ask(liar, SEQ_MAX, 7)
+    assert ("host-b" in questions) is not is_linked_before
+    honest = honest or Stranger(node, "host-b", features=(MESH,))
+    ask(honest, 1, 8)
+    ask(liar, SEQ_MAX, 7)
+    assert (questions["host-b"].round, questions["host-b"].wanted) == (1, {("default", 0): {8}})
+    ask(honest, 2, 9)
+    assert questions["host-b"].wanted == {("default", 0): {9}}
 
 
 def peer_of(node: Host) -> str:
