@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PART_BYTES = 1_000_000
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # also of what somebody has compressed to much less
 COMPRESS_BYTES = 250  # shorter ones are not worth the time
+SMALL_BYTES = 16_000  # to make zlib's usual tables takes 50 µs, more than to compress so little with small ones
 CHANGE_BYTES = 3_000_000
 CHANGE_OPERATIONS = 500
 
@@ -45,7 +46,7 @@ def pack(
     """
     if len(data) > RECORD_BYTES_MAX:
         raise TooLarge(f"{key} would have {len(data):,} bytes, and may have {RECORD_BYTES_MAX:,}: keep it elsewhere")
-    if len(data) >= COMPRESS_BYTES and len(short := zlib.compress(data, 1)) < 0.9 * len(data):
+    if len(data) >= COMPRESS_BYTES and len(short := _compressed(data)) < 0.9 * len(data):
         data = short
         fields["zlib"] = True
     digest = blake2b(data, digest_size=16).digest()
@@ -57,6 +58,12 @@ def pack(
         yield Write(f"{parts}{digest.hex()}.{number}", data[number * PART_BYTES : (number + 1) * PART_BYTES])
     meta = {**(meta or {}), "parts": digest.hex()}
     yield Write(key, {**fields, "digest": digest, "parts": count}, meta, if_absent)
+
+
+def _compressed(data: bytes) -> bytes:
+    window, memory = (13, 6) if len(data) < SMALL_BYTES else (15, 8)
+    compressor = zlib.compressobj(1, zlib.DEFLATED, window, memory)
+    return compressor.compress(data) + compressor.flush()
 
 
 def has_parts(head: Any) -> bool:
