@@ -56,6 +56,24 @@ def test_every_kind_is_published_as_what_it_is(pair: Cluster):
     assert scratch.keys() == []
 
 
+def test_what_no_batch_takes_is_published_in_several(daemon: Daemon):
+    state = daemon.client("ann")
+    scratch = state.private()
+    for start in range(0, 1_200, 400):
+        with scratch.batch() as batch:
+            for number in range(start, start + 400):
+                batch.append("steps", number, meta={"n": number}, ttl=3600)
+    for start in range(0, 1_200, 400):
+        scratch.merge("owners", {f"f{number}": number for number in range(start, start + 400)})
+    scratch.publish("steps")
+    scratch.publish("owners")
+    items = state.log_items("steps")
+    assert [(item.value, item.meta) for item in items] == [(number, {"n": number}) for number in range(1_200)]
+    assert all(item.ttl is not None and 3000 < item.ttl <= 3600 for item in items)
+    assert state.get("owners") == {f"f{number}": number for number in range(1_200)}
+    assert scratch.keys() == []
+
+
 def test_other_agents_may_not_look(daemon: Daemon, tmp_path: Path):
     owner = daemon.client()
     files = [tmp_path / name for name in ("ann", "bob")]

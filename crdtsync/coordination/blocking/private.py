@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.client import Session
-from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
+from crdtsync.errors import InvalidRequest, NotAllowed, TooLarge, UnknownSpace
 
 if TYPE_CHECKING:
     from crdtsync.client.session.request_context import WriteConcern
-    from crdtsync.client.values.results import Entry
+    from crdtsync.client.values.results import Entry, LogItem
+
+    _Part = tuple[Any, dict[str, Any]]  # what is written, and what else its author said of it
 
 MOVED = ("register", "log", "set", "map", "counter", "text")
 
@@ -30,8 +31,9 @@ class Private(Session):
 
         What the key holds is written there as by a session that has read it: a register in the place of what that
         session had read, the elements of a log behind those that are there, the fields of a map among them. Of siblings
-        the winner goes. Then the key is deleted here. If this is cut off between the two, publish again: an element of
-        a log is there twice then, and a counter has counted twice.
+        the winner goes. What one batch does not take goes in several, and others see the first before the last. Then
+        the key is deleted here. If this is cut off amid it, publish again: an element of a log may be there twice then,
+        and a counter have counted twice.
 
         :raises LookupError: there is nothing under ``key``.
         :raises InvalidRequest: it is a blob or a document: write that to the shared space with its own call.
@@ -51,27 +53,36 @@ class Private(Session):
                 return shared.set(to, entry.value, **options, w=w)
             case "text":
                 shared.text(to).set(entry.value, w=w)
-            case "log" | "set" | "map" | "counter":
-                with shared.batch(w=w) as batch:
-                    for value in _parts(entry):
-                        match entry.kind:
-                            case "log":
-                                batch.append(to, value)
-                            case "set":
-                                batch.add(to, value)
-                            case "counter":
-                                batch.incr(to, value)
-                            case _:
-                                batch.merge(to, value)
+            case "log":
+                items = self.log_items(entry.key)
+                self._move_parts("append", to, [(item.value, _said_of(item)) for item in items], w)
+            case "set":
+                self._move_parts("add", to, [(value, {}) for value in entry.value], w)
+            case "map":
+                self._move_parts("merge", to, [({name: value}, {}) for name, value in entry.value.items()], w)
+            case "counter":
+                shared.incr(to, entry.value, w=w)
             case _:
                 raise InvalidRequest(f"{entry.key!r} is a {entry.kind}: publish is for {', '.join(MOVED)}")
         token = shared.last_token
         assert token is not None
         return token
 
+    def _move_parts(self, write: str, to: str, parts: list[_Part], w: WriteConcern) -> None:
+        """At once, or what a batch does not take in as many as it needs."""
+        try:
+            with self.shared.batch(w=w) as batch:
+                for value, options in parts:
+                    getattr(batch, write)(to, value, **options)
+        except TooLarge:
+            if len(parts) == 1:
+                raise
+            for some in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
+                self._move_parts(write, to, some, w)
 
-def _parts(entry: Entry) -> Iterable[Any]:
-    return list(entry.value) if entry.kind in ("log", "set") else [entry.value]
+
+def _said_of(item: LogItem) -> dict[str, Any]:
+    return {"confidence": item.confidence, "meta": item.meta, "ttl": item.ttl}
 
 
 def private(state: Session, *, everywhere: bool) -> Private:
