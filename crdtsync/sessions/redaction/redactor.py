@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 
 from crdtsync.sessions.redaction.own import OwnPatterns
@@ -43,6 +44,7 @@ class Redactor:
         self._marks: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self._in_key = False
+        self._alone = Lock()
 
     def state(self) -> dict[str, Any]:
         """What another one needs to go on from here; secrets stand in it by their digests alone."""
@@ -64,9 +66,13 @@ class Redactor:
         return map(self.line, lines)
 
     def text(self, text: str) -> str:
-        """A text that belongs to no file, without secrets."""
-        self._in_key = False
-        return self.line(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        """A text that belongs to no file, without secrets. It has lines itself, and several threads may call this."""
+        with self._alone:
+            self._in_key = False
+            lines = text.encode("utf-8", "surrogatepass").splitlines(keepends=True)
+            without_keys = b"".join(map(self._key_block, lines))
+            self._in_key = False
+            return self.line(without_keys).decode("utf-8", "surrogatepass")
 
     def line(self, line: bytes) -> bytes:
         """One line without secrets."""

@@ -186,6 +186,18 @@ def test_a_private_key_over_several_lines_of_a_text_file_is_gone():
     assert list(Redactor().lines([key[0], b'{"a": 1}\n', b"words here!\n"]))[1:] == [b'{"a": 1}\n', b"words here!\n"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_private_key_within_a_text_is_gone(end: str):
+    key = ["-----BEGIN RSA PRIVATE KEY-----", "MIIEvQIBADANBgkq", "hkiG9w0BAQEF", "-----END RSA PRIVATE KEY-----"]
+    redactor = Redactor()
+    assert "MIIE" not in redactor.text(end.join(key[:2])), "it is cut off"
+    cleaned = redactor.text(end.join(["it is", *key, "so password:", "  hunter2Xy!9"]))
+    assert cleaned.startswith(f"it is{end}[redacted:private-key:")
+    assert cleaned.endswith(f"so password:{end}  [redacted:secret:1]")
+    assert not any(word in cleaned for word in ("MIIE", "hkiG", "-----END"))
+    assert redactor.text("MIIEvQIBADANBgkq") == "MIIEvQIBADANBgkq", "a text by itself"
+
+
 def test_patterns_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert len(own_patterns()) == 0
