@@ -28,7 +28,7 @@ from crdtsync.wire.patterns import Pattern
 if TYPE_CHECKING:
     from crdtsync.core.resolvers.registry import Resolver
 
-CASES_MAX = 100_000
+PENDING_MAX = 100_000
 """Conflicts kept in mind, of a space. Those beyond are found once half of these are settled."""
 LOOK_KEYS_MAX = 256
 """Keys looked at in one turn."""
@@ -61,7 +61,7 @@ class Members(Protocol):
 
 
 class Host(Protocol):
-    """What a docket needs of its node."""
+    """What a queue needs of its node."""
 
     identity: Identity
     replicas: dict[str, Replica]
@@ -74,7 +74,7 @@ class Host(Protocol):
         """The other nodes."""
 
 
-class Case:
+class PendingConflict:
     """One key in conflict.
 
     ``dots``: of its live entries; ``since_s``: since when the nodes ahead of this one have had the time to settle it;
@@ -99,7 +99,7 @@ class Case:
         self.ahead: list[Ahead] = []
 
 
-class Docket:
+class ConflictQueue:
     """See the module's description. ``handled``: the keys that peers are to know of, and how many resolvers have been
     asked about each by now; 0: none of them can settle it.
     """
@@ -110,7 +110,7 @@ class Docket:
         self._space = space
         self._begin_s = begin_s
         self._groups: dict[Pattern, list[Resolver]] = {}
-        self._cases: dict[str, Case] = {}
+        self._pending: dict[str, PendingConflict] = {}
         self._todo: OrderedDict[str, None] = OrderedDict()
         self._scan: list[str] = []
         self._waiting: dict[Pattern, OrderedDict[str, None]] = {}
@@ -146,13 +146,13 @@ class Docket:
             del self._groups[resolver.pattern]
         if resolver.key is not None:
             self.unasked(resolver, resolver.key)
-        for case in self._cases.values():
-            case.failed.discard(resolver.id)
+        for pending in self._pending.values():
+            pending.failed.discard(resolver.id)
         self.recheck()
 
     def close(self) -> None:
         """Nobody is left to ask."""
-        for key in list(self._cases):
+        for key in list(self._pending):
             self._settle(key)
         self._backoff.close()
 
@@ -163,8 +163,8 @@ class Docket:
         self._is_over = False
 
     def recheck(self) -> None:
-        """Look again at all cases, in slices: the resolvers that there are have changed."""
-        self._todo.update(dict.fromkeys(self._cases))
+        """Look again at all pending conflicts, in slices: the resolvers that there are have changed."""
+        self._todo.update(dict.fromkeys(self._pending))
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -187,33 +187,33 @@ class Docket:
         """These keys have changed."""
         plural = self._replica.entries.keys_with_several
         for key in keys:
-            if key in self._cases or (key in plural and self._matching(key)):
+            if key in self._pending or (key in plural and self._matching(key)):
                 self._todo[key] = None
 
     def done(self, resolver: Resolver, key: str) -> bool:
         """A resolver has finished with a conflict, or its time is over; whether that is settled."""
-        case = self._cases.get(key)
-        if case is None:
+        pending = self._pending.get(key)
+        if pending is None:
             return True
         self._look(key)
-        settled = case.asked is not resolver
+        settled = pending.asked is not resolver
         if not settled:
-            case.asked = None
+            pending.asked = None
         self._todo[key] = None
         return settled
 
     def unasked(self, resolver: Resolver, key: str) -> None:
         """It was not asked after all."""
-        case = self._cases.get(key)
-        if case is not None and case.asked is resolver:
-            case.asked = None
+        pending = self._pending.get(key)
+        if pending is not None and pending.asked is resolver:
+            pending.asked = None
             self._todo[key] = None
 
     def failed(self, resolver: Resolver, key: str) -> None:
         """It could not settle it: another is asked, here or elsewhere."""
-        case = self._cases.get(key)
-        if case is not None:
-            case.failed.add(resolver.id)
+        pending = self._pending.get(key)
+        if pending is not None:
+            pending.failed.add(resolver.id)
             self._todo[key] = None
 
     def take_changed(self) -> bool:
@@ -231,14 +231,14 @@ class Docket:
         for _ in range(min(LOOK_KEYS_MAX, len(self._todo))):
             key, _ = self._todo.popitem(last=False)
             self._look(key)
-        if self._is_over and len(self._cases) <= CASES_MAX // 2:
+        if self._is_over and len(self._pending) <= PENDING_MAX // 2:
             self.rescan()
         for _ in range(min(LOOK_KEYS_MAX, len(self._scan))):
             key = self._scan.pop()
-            if key not in self._cases and self._matching(key):
+            if key not in self._pending and self._matching(key):
                 self._look(key)
         while (quiet := self._backoff.due(now_s)) is not None:
-            if quiet not in self._cases:
+            if quiet not in self._pending:
                 self._backoff.forget(quiet)
 
     def deadline_s(self, now_s: float, may_ask: bool) -> float | None:
@@ -260,85 +260,85 @@ class Docket:
         replica, now_s = self._replica, self._host.now_s
         live = replica.entries.live(key, self._host.now_ms)
         matching = self._matching(key) if is_conflict(replica.entries, live) else []
-        case = self._cases.get(key)
+        pending = self._pending.get(key)
         if not matching:
-            if case is not None:
+            if pending is not None:
                 self._settle(key)
             return
-        if case is None:
-            if len(self._cases) >= CASES_MAX:
+        if pending is None:
+            if len(self._pending) >= PENDING_MAX:
                 self._is_over = True
                 return
-            case = self._cases[key] = Case(now_s)
-        if case.asked is not None and not _is_open(replica, live, case.asked_dots):
-            case.asked = None
+            pending = self._pending[key] = PendingConflict(now_s)
+        if pending.asked is not None and not _is_open(replica, live, pending.asked_dots):
+            pending.asked = None
         dots = frozenset(entry.dot for entry in live)
-        if dots != case.dots:
-            self._news(key, case, dots)
-        self._plan(key, case, matching)
+        if dots != pending.dots:
+            self._news(key, pending, dots)
+        self._plan(key, pending, matching)
 
-    def _news(self, key: str, case: Case, dots: frozenset[Dot]) -> None:
+    def _news(self, key: str, pending: PendingConflict, dots: frozenset[Dot]) -> None:
         """The conflict is another one than it was."""
-        if case.dots and not case.dots <= dots:
-            case.since_s = self._host.now_s  # not only grown: somebody is at work
-        case.dots = dots
-        case.failed.clear()
-        case.attempts, case.retry_s = 0, 0.0
-        case.hold_s = self._backoff.hold_s(key, dots, self._host.now_s)
+        if pending.dots and not pending.dots <= dots:
+            pending.since_s = self._host.now_s  # not only grown: somebody is at work
+        pending.dots = dots
+        pending.failed.clear()
+        pending.attempts, pending.retry_s = 0, 0.0
+        pending.hold_s = self._backoff.hold_s(key, dots, self._host.now_s)
 
-    def _plan(self, key: str, case: Case, matching: list[Pattern]) -> None:
+    def _plan(self, key: str, pending: PendingConflict, matching: list[Pattern]) -> None:
         """Who is to be asked, and when."""
         now_s = self._host.now_s
         for waiting in self._waiting.values():
             waiting.pop(key, None)
         due: list[float] = []
-        is_asking = case.asked is not None
-        is_told = is_asking and now_s >= case.asked_s + TELL_ASKING_S
+        is_asking = pending.asked is not None
+        is_told = is_asking and now_s >= pending.asked_s + TELL_ASKING_S
         is_declined = False
         if is_asking:
             if not is_told:
-                due.append(case.asked_s + TELL_ASKING_S)
+                due.append(pending.asked_s + TELL_ASKING_S)
         else:
-            if case.retry_s and now_s >= case.retry_s:
-                case.failed.clear()
-                case.retry_s = 0.0
-            pattern, is_declined = self._next_pattern(case, matching)
-            if is_declined and not case.retry_s:
-                case.retry_s = now_s + min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(case.attempts, 40))
-                case.attempts += 1
-            due_s = max(self._turn_s(key, case), case.hold_s, case.retry_s, self._begin_s)
+            if pending.retry_s and now_s >= pending.retry_s:
+                pending.failed.clear()
+                pending.retry_s = 0.0
+            pattern, is_declined = self._next_pattern(pending, matching)
+            if is_declined and not pending.retry_s:
+                pending.retry_s = now_s + min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(pending.attempts, 40))
+                pending.attempts += 1
+            due_s = max(self._turn_s(key, pending), pending.hold_s, pending.retry_s, self._begin_s)
             if pattern is not None and due_s <= now_s:
                 self._waiting.setdefault(pattern, OrderedDict())[key] = None
             elif pattern is not None or is_declined:
                 due.append(due_s)
-        self._handle(key, len(case.failed) + 1 if is_told else (0 if is_declined else None))
-        self._watch_age(key, case, due)
+        self._handle(key, len(pending.failed) + 1 if is_told else (0 if is_declined else None))
+        self._watch_age(key, pending, due)
         if due:
             self._times.add(key, min(due))
         else:
             self._times.discard(key)
 
-    def _next_pattern(self, case: Case, matching: list[Pattern]) -> tuple[Pattern | None, bool]:
+    def _next_pattern(self, pending: PendingConflict, matching: list[Pattern]) -> tuple[Pattern | None, bool]:
         """The most specific pattern with a resolver that is well and has not failed on this; and whether all have."""
         able = False
         for pattern in matching:
-            left = [one for one in self._groups[pattern] if one.id not in case.failed]
+            left = [one for one in self._groups[pattern] if one.id not in pending.failed]
             if any(not one.is_stuck for one in left):
                 return pattern, False
             able |= bool(left)
         return None, not able
 
-    def _turn_s(self, key: str, case: Case) -> float:
+    def _turn_s(self, key: str, pending: PendingConflict) -> float:
         """When it is this node's turn: those ahead of it have so long to settle it."""
         ahead = self._host.sync.resolver_news.ahead(self._space, key)
-        if ahead != case.ahead:
-            case.ahead = ahead
-            case.since_s = self._host.now_s  # whoever is next by now has all of its time before it
+        if ahead != pending.ahead:
+            pending.ahead = ahead
+            pending.since_s = self._host.now_s  # whoever is next by now has all of its time before it
         if not ahead:
             return 0.0
         wait_s = sum(one.takeover_s + GRACE_S for one in ahead)
         progress_s = max(self._progress_s.get(one.node, 0.0) for one in ahead)
-        since_s = max(case.since_s, min(progress_s, case.since_s + PROGRESS_FACTOR * wait_s))
+        since_s = max(pending.since_s, min(progress_s, pending.since_s + PROGRESS_FACTOR * wait_s))
         return since_s + wait_s
 
     def _handle(self, key: str, asked: int | None) -> None:
@@ -350,9 +350,9 @@ class Docket:
             else:
                 self.handled[key] = asked
 
-    def _watch_age(self, key: str, case: Case, due: list[float]) -> None:
+    def _watch_age(self, key: str, pending: PendingConflict, due: list[float]) -> None:
         """Say when a conflict gets old."""
-        old_s = case.first_s + UNRESOLVED_S
+        old_s = pending.first_s + UNRESOLVED_S
         if key in self._alarmed or len(self._alarmed) >= UNRESOLVED_ALARMS_MAX:
             return
         if self._host.now_s < old_s:
@@ -368,7 +368,7 @@ class Docket:
 
     def _settle(self, key: str) -> None:
         """There is no conflict any more, or nobody for it."""
-        self._cases.pop(key).asked = None
+        self._pending.pop(key).asked = None
         self._backoff.settled(key, self._host.now_s)
         for waiting in self._waiting.values():
             waiting.pop(key, None)
@@ -407,22 +407,22 @@ class Docket:
             return None
         for _, key in zip(range(SKIPPED_KEYS_MAX), waiting, strict=False):
             for resolver in idle:
-                if resolver.id not in self._cases[key].failed:
+                if resolver.id not in self._pending[key].failed:
                     return resolver, key
         return None
 
     def _ask(self, resolver: Resolver, key: str) -> dict[str, Any] | None:
         """The event that asks; None: it turns out that there is nothing to ask."""
-        replica, case = self._replica, self._cases[key]
+        replica, pending = self._replica, self._pending[key]
         live = replica.entries.live(key, self._host.now_ms)
-        if frozenset(entry.dot for entry in live) != case.dots:
+        if frozenset(entry.dot for entry in live) != pending.dots:
             self._look(key)  # something has expired
-            if key in self._cases:
+            if key in self._pending:
                 self._todo[key] = None
                 self._waiting.get(resolver.pattern, OrderedDict()).pop(key, None)
             return None
         del self._waiting[resolver.pattern][key]
-        case.asked, case.asked_dots, case.asked_s = resolver, case.dots, self._host.now_s
+        pending.asked, pending.asked_dots, pending.asked_s = resolver, pending.dots, self._host.now_s
         self._times.add(key, self._host.now_s + TELL_ASKING_S)
         return {"event": "conflict", **_described(replica, key, live)}
 

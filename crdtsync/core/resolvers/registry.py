@@ -23,7 +23,7 @@ from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.core.peers.peer_state import Peer
 from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, Docket
+from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, ConflictQueue
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern
@@ -116,7 +116,7 @@ class Registry:
         self._host = host
         self._begin_s = host.now_s + START_GRACE_S if host.sync.peers else 0.0
         self._by_conn: dict[int, dict[int, Resolver]] = {}
-        self._dockets: dict[str, Docket] = {}
+        self._queues: dict[str, ConflictQueue] = {}
         self._deadlines: Timeline[Resolver] = Timeline()
         self._turns = 0
         self._unsent: list[Resolver] = []
@@ -131,7 +131,7 @@ class Registry:
     @property
     def has_dockets(self) -> bool:
         """Whether there is, or was, a resolver on this node."""
-        return bool(self._dockets)
+        return bool(self._queues)
 
     def of_conn(self, conn: int) -> list[Resolver]:
         """The resolvers of a connection."""
@@ -155,10 +155,10 @@ class Registry:
         resolver = Resolver(agent, request, replica.name, pattern, takeover_ms)
         self.remove(agent.conn, request)
         self._by_conn.setdefault(agent.conn, {})[request] = resolver
-        docket = self._dockets.get(replica.name)
-        if docket is None:
-            docket = self._dockets[replica.name] = Docket(self._host, replica.name, self._begin_s)
-        docket.add(resolver)
+        queue = self._queues.get(replica.name)
+        if queue is None:
+            queue = self._queues[replica.name] = ConflictQueue(self._host, replica.name, self._begin_s)
+        queue.add(resolver)
         self._is_changed = True
         return {"pattern": pattern.text, "takeover": takeover_ms}
 
@@ -172,14 +172,14 @@ class Registry:
             raise InvalidRequest(f"this resolver was not asked about {shown(key)}, or has said already that it is done")
         if error is not None and type(error) is not str:
             raise InvalidRequest("error must be a sentence")
-        docket = self._dockets[resolver.space]
+        queue = self._queues[resolver.space]
         self._deadlines.discard(resolver)
         resolver.key = None
         if resolver.is_stuck:
             resolver.is_stuck = False
             self._is_changed = True
-            docket.recheck()
-        settled = docket.done(resolver, resolver_key := str(key))
+            queue.recheck()
+        settled = queue.done(resolver, resolver_key := str(key))
         if error is None and not settled:
             error = "it said to be done and the conflict is there as it was"
         if error is None:
@@ -197,11 +197,11 @@ class Registry:
             if resolver is None:
                 continue
             self._deadlines.discard(resolver)
-            docket = self._dockets[resolver.space]
-            docket.discard(resolver)
-            if docket.is_unused:
-                docket.close()
-                del self._dockets[resolver.space]
+            queue = self._queues[resolver.space]
+            queue.discard(resolver)
+            if queue.is_unused:
+                queue.close()
+                del self._queues[resolver.space]
             if not any(_scope(one) == _scope(resolver) for one in self):
                 self._host.alarms.clear(RESOLVER_FAILED, _scope(resolver))
             self._is_changed = True
@@ -218,8 +218,8 @@ class Registry:
 
     def moved(self, space: str) -> None:
         """A space has begun anew: what was in conflict is gone."""
-        if space in self._dockets:
-            self._dockets[space].rescan()
+        if space in self._queues:
+            self._queues[space].rescan()
 
     def set_blocked(self, conn: int, blocked: bool) -> None:
         """The connection's consumer is too slow, or has caught up."""
@@ -235,37 +235,37 @@ class Registry:
         for resolver in self._unsent:
             if resolver.key is not None:
                 self._deadlines.discard(resolver)
-                self._dockets[resolver.space].unasked(resolver, resolver.key)
+                self._queues[resolver.space].unasked(resolver, resolver.key)
                 resolver.key = None
         self._unsent.clear()
-        for docket in self._dockets.values():
-            docket.rescan()
+        for queue in self._queues.values():
+            queue.rescan()
 
     # -- what happens ------------------------------------------------------------------------------------------
 
     def notify(self, space: str, applied: Iterable[Applied]) -> None:
         """Changes have been applied, with the commit under way."""
-        docket = self._dockets.get(space)
-        if docket is not None:
-            docket.applied(applied)
+        queue = self._queues.get(space)
+        if queue is not None:
+            queue.applied(applied)
 
     def touched(self, space: str, keys: Iterable[str]) -> None:
         """Something else than a change of the log has changed these keys."""
-        docket = self._dockets.get(space)
-        if docket is not None:
-            docket.touched(keys)
+        queue = self._queues.get(space)
+        if queue is not None:
+            queue.touched(keys)
 
     def run(self) -> None:
         """Look at what has changed, ask who is to be asked, and tell the peers."""
         host, news = self._host, self._host.sync.resolver_news
         is_other = news.refresh(host.now_s)
-        if self._dockets:
+        if self._queues:
             self._expire()
-            for _, docket in sorted(self._dockets.items()):
+            for _, queue in sorted(self._queues.items()):
                 if is_other:
-                    docket.recheck()
-                docket.look()
-                self._is_changed |= docket.take_changed()
+                    queue.recheck()
+                queue.look()
+                self._is_changed |= queue.take_changed()
             if not host.read_only:
                 self._serve()
         if self._is_changed:
@@ -276,21 +276,21 @@ class Registry:
     def deadline_s(self) -> float | None:
         """When :meth:`run` has something to do by itself."""
         due = [self._deadlines.next_due(), self._host.sync.resolver_news.deadline_s()]
-        due += [docket.deadline_s(self._host.now_s, not self._host.read_only) for docket in self._dockets.values()]
+        due += [queue.deadline_s(self._host.now_s, not self._host.read_only) for queue in self._queues.values()]
         return min((moment for moment in due if moment is not None), default=None)
 
     def _expire(self) -> None:
         while (resolver := self._deadlines.take(self._host.now_s)) is not None:
             assert resolver.key is not None
             resolver.is_stuck = self._is_changed = True
-            docket = self._dockets[resolver.space]
-            docket.recheck()
-            if not docket.done(resolver, resolver.key):
+            queue = self._queues[resolver.space]
+            queue.recheck()
+            if not queue.done(resolver, resolver.key):
                 self._failed(resolver, resolver.key, f"no answer came within {resolver.takeover_ms / 1000:g} s")
 
     def _failed(self, resolver: Resolver, key: str, why: str) -> None:
         resolver.failed += 1
-        self._dockets[resolver.space].failed(resolver, key)
+        self._queues[resolver.space].failed(resolver, key)
         alarms, text = self._host.alarms, resolver.pattern.text
         alarms.journal("resolver_failed", space=resolver.space, pattern=text, agent=resolver.agent, key=key, reason=why)
         alarms.raise_once(
@@ -301,8 +301,8 @@ class Registry:
 
     def _serve(self) -> None:
         size_bytes = 0
-        for docket in self._dockets.values():
-            for resolver, key, event in docket.next_asks():
+        for queue in self._queues.values():
+            for resolver, key, event in queue.next_asks():
                 self._turns += 1
                 resolver.turn, resolver.key = self._turns, key
                 resolver.asked += 1
@@ -320,8 +320,8 @@ class Registry:
                 place = (one.space, one.pattern.text)
                 takeovers[place] = max(one.takeover_ms, takeovers.get(place, 0))
         keys: list[HandledKey] = []
-        for name, docket in sorted(self._dockets.items()):
-            keys += [HandledKey(name, key, asked) for key, asked in docket.handled.items()]
+        for name, queue in sorted(self._queues.items()):
+            keys += [HandledKey(name, key, asked) for key, asked in queue.handled.items()]
         patterns = tuple(ResolvedPattern(*place, takeover_ms) for place, takeover_ms in sorted(takeovers.items()))
         return Resolvers(self._host.identity.node, patterns, tuple(keys[:RESOLVERS_KEYS_MAX]))
 
@@ -336,7 +336,7 @@ class Registry:
                 "pattern": one.pattern.text,
                 "agent": one.agent,
                 "state": "stuck" if one.is_stuck else ("idle" if one.key is None else "busy"),
-                "waiting": self._dockets[one.space].waiting_count(one.pattern),
+                "waiting": self._queues[one.space].waiting_count(one.pattern),
                 "asked": one.asked,
                 "answered": one.answered,
                 "failed": one.failed,

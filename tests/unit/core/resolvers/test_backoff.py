@@ -45,7 +45,7 @@ class Answering:
         return any(alarm.code == "resolvers_disagree" for alarm in self.alarms.raised())
 
     def forget_due(self, now_s: float) -> bool:
-        """As the docket does for a key that is no longer in conflict."""
+        """As the queue does for a key that is no longer in conflict."""
         key = self.backoff.due(now_s)
         if key is not None:
             self.backoff.forget(key)

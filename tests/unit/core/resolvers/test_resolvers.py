@@ -275,14 +275,14 @@ def test_an_agent_may_not_have_any_number_of_resolvers(node, monkeypatch):
 
 
 def test_more_conflicts_than_are_kept_in_mind_come_later(node, monkeypatch):
-    monkeypatch.setattr(conflict_queue, "CASES_MAX", 4)
+    monkeypatch.setattr(conflict_queue, "PENDING_MAX", 4)
     for number in range(12):
         conflict(node, f"k/{number}", "a", "b")
     mine = Resolving(node)
     found = set()
     while events := mine.asked():
         found.add(events[0]["key"])
-        assert sum(map(len, node.node.resolvers._dockets["default"]._waiting.values())) <= 4
+        assert sum(map(len, node.node.resolvers._queues["default"]._waiting.values())) <= 4
         mine.answer(events[0], "x")
     assert found == {f"k/{number}" for number in range(12)}
 

@@ -415,7 +415,7 @@ def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request, mon
     fleet.pass_time(2)
     monkeypatch.setattr(conflict_queue, "LOOK_KEYS_MAX", 0)
     for machine in machines:  # the time is over when much is to be looked at, and this key too
-        machine.node.resolvers._dockets["default"]._todo["plan/goal"] = None
+        machine.node.resolvers._queues["default"]._todo["plan/goal"] = None
         machine.turn()
     monkeypatch.undo()
     fleet.sync()
@@ -424,11 +424,11 @@ def test_resolvers_that_never_agree_are_slowed_down_and_named(name, request, mon
 
 def test_after_a_contradiction_each_node_waits_for_another_time(pair):
     """So that one of two nodes that do not know of each other's resolvers sooner or later answers alone."""
-    dockets = []
+    queues = []
     for machine in in_order(pair):
         Resolving(machine)
-        dockets.append(machine.node.resolvers._dockets["default"])
-    waits = [[docket._backoff.wait_s("k", rounds) for docket in dockets] for rounds in range(17)]
+        queues.append(machine.node.resolvers._queues["default"])
+    waits = [[queue._backoff.wait_s("k", rounds) for queue in queues] for rounds in range(17)]
     assert waits[:3] == [[0, 0]] * 3
     for number, (one, other) in enumerate(waits[3:], 3):
         assert 0 <= one != other
