@@ -49,9 +49,13 @@ def test_a_question_is_answered_on_another_host_and_outlives_its_asker(pair: Clu
     for question, options in (("Drop all tables?", ["yes", "no"]), ("Ship it?", ["now", "yes"])):
         with pytest.raises(InvalidRequest, match=r"another question already: 'Ship it\?' \(yes, no\)"):
             asker.ask("deploy", question, options=options)
-    assert asker.ask("later", default="no", deadline=0.1, timeout=30) == "no"
+    assert asker.ask("later", "Now?", default="no", deadline=0.1, timeout=30) == "no"
     with pytest.raises(Timeout):
-        asker.ask("deploy", anew=True, timeout=0)
+        asker.ask("deploy", "Ship it?", anew=True, timeout=0)
+    for name, anew in (("deploy", True), ("depoly", False)):
+        with pytest.raises(InvalidRequest, match="say the question"):
+            asker.ask(name, anew=anew)
+    assert [one.name for one in asker.asks()] == ["deploy"]
 
 
 def test_two_answers_at_once_are_a_conflict_that_says_so(pair: Cluster):
@@ -295,6 +299,7 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     shell = Shell(daemon.socket, tmp_path)
     assert shell("ask", "deploy", "Ship it?", "--option", "yes", "--option", "no", "--timeout", "100ms").status == 5
     assert "Ship it?" in shell.ok("asks")
+    assert (shell("ask", "deploy", "--timeout", "100ms").status, shell("ask", "depoly").status) == (5, 4)
     assert shell("answer", "deploy", "maybe").status == 4
     shell.ok("answer", "deploy", "yes", "--note", "it works")
     assert shell("answer", "deploy", "no").status == 1
@@ -331,7 +336,7 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
 async def test_the_same_for_asyncio(daemon: Daemon):
     async with AsyncClient(daemon.socket, agent="ann") as state:
         with pytest.raises(Timeout):
-            await state.ask("deploy", timeout=0)
+            await state.ask("deploy", "How many?", timeout=0)
         await state.answer("deploy", 7)
         assert await state.ask("deploy") == 7
         async with await state.present(role="critic") as card:

@@ -48,6 +48,8 @@ async def ask(
     if isinstance(options, str):
         raise InvalidRequest(f"options are a list of answers, as in [{options!r}]")
     session = state.session()
+    if not question and (anew or await session.entry(ASKS + name) is None):
+        raise InvalidRequest(f"nobody has asked {name!r} before: say the question, too")
     if anew:
         async with session.batch() as batch:
             batch.delete(ASKS + name)

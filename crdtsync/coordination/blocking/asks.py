@@ -50,6 +50,8 @@ def ask(
     if isinstance(options, str):
         raise InvalidRequest(f"options are a list of answers, as in [{options!r}]")
     session = state.session()
+    if not question and (anew or session.entry(ASKS + name) is None):
+        raise InvalidRequest(f"nobody has asked {name!r} before: say the question, too")
     if anew:
         with session.batch() as batch:
             batch.delete(ASKS + name)

@@ -36,7 +36,7 @@ def cluster(nodes: int, directory: Path | None, demo: bool) -> None:
     """Start a small fleet of daemons on this machine, and show it until Ctrl-C.
 
     They are linked with each other over loopback. One that dies is started again; kill one to see it. Without a
-    terminal, one line is printed for each change.
+    terminal, one line is printed for each change. In crdtsync who it is the agent cluster-view.
     """
     try:
         with prepared(nodes, directory) as places:

@@ -189,10 +189,10 @@ class AsyncCoordinationMethods(AsyncMethods):
         """Ask a person, and wait for the answer, for ever or as long as ``timeout``.
 
         The question is stored under ``name``. Whoever asks by that name again, after a restart or on another host, goes
-        on waiting, or has the answer at once; ``anew`` forgets question and answer first. People see it with
-        ``crdtsync asks`` on any host. ``context`` is what helps them to decide; with ``options`` only those are
-        answers. When ``deadline`` has passed since it was first asked, and somebody still waits, ``default`` is the
-        answer. Answers are kept for 30 days.
+        on waiting, or has the answer at once, and need not say the question; ``anew`` forgets question and answer
+        first. People see it with ``crdtsync asks`` on any host. ``context`` is what helps them to decide; with
+        ``options`` only those are answers. When ``deadline`` has passed since it was first asked, and somebody still
+        waits, ``default`` is the answer. Answers are kept for 30 days.
 
         :raises Timeout: nobody has answered yet; the question stays.
         :raises Unresolved: two people answered at once, on hosts that did not see each other: one has to settle it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @state_command("ask")
 @key_argument
-@click.argument("question", type=TEXT)
+@click.argument("question", type=TEXT, default="")
 @click.option("--option", "options", metavar="TEXT", type=TEXT, multiple=True, help="One of the possible answers.")
 @click.option("--context", metavar="TEXT", type=TEXT, help="What helps to decide.")
 @click.option("--deadline", metavar="DURATION", type=DURATION, help="After so long --default is the answer.")
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def ask(settings: Settings, /, key: str, **options: Any) -> None:
     """Ask a person, wait for the answer, and print it.
 
-    Whoever asks the same under KEY again, also on another host, goes on waiting, or has the answer at once; another
-    question is refused without --anew. With --timeout the exit status is 5 if nobody has answered by then; the question
-    stays.
+    Whoever asks the same under KEY again, or without QUESTION, also on another host, goes on waiting, or has the answer
+    at once; another question is refused without --anew. With --timeout the exit status is 5 if nobody has answered by
+    then; the question stays.
 
     \b
     Example:
