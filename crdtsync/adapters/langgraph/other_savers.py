@@ -16,6 +16,7 @@ from crdtsync.adapters.langgraph.checkpoints import CHECKPOINTS, VALUES, Layout,
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+    from crdtsync.adapters.redaction import Rule
     from crdtsync.client import Client
 
 
@@ -26,19 +27,20 @@ def bring_over(
     prefix: str = "langgraph",
     dry_run: bool = False,
     limit: int | None = None,
+    redact: Rule | None = None,
 ) -> Generator[bool, None, None]:
     """Copy the checkpoints of any checkpointer of LangGraph, with what tasks have written after each.
 
     Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
     half-way can be repeated. With ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists
-    10,000 without it.
+    10,000 without it. ``redact`` is a rule for texts, as a checkpointer takes it.
 
     Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
     of a checkpointer with a serializer of its own are made by that.
     """
     from crdtsync.adapters.langgraph.saver import CrdtSaver
 
-    saver, layout = CrdtSaver(client, prefix=prefix), Layout(prefix)
+    saver, layout = CrdtSaver(client, prefix=prefix, redact=redact), Layout(prefix)
     if type(source.serde) is JsonPlusSerializer and not source.serde.pickle_fallback:
         source = copy(source)
         source.serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)

@@ -608,6 +608,16 @@ def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, 
     assert run.invoke(Command(resume="yes"), thread("one"))["path"] == ["a", "yes"]
 
 
+def test_a_rule_is_applied_to_what_is_brought_over(saver: CrdtSaver, state: Client) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        put(source, thread("t"), {"own": Finding(f"it is {SECRET}"), "password": "hunter2Xy!9"})
+        assert [*bring_over(source, state, redact=Redactor().text)] == [True]
+    allowing = CrdtSaver(state, serde=JsonPlusSerializer(allowed_msgpack_modules=[Finding]))
+    assert found(allowing, thread("t")).checkpoint["channel_values"] == {
+        "own": Finding("it is [redacted:github-token:1]"), "password": "[redacted:secret:1]"
+    }  # fmt: skip
+
+
 def test_what_is_brought_over_calls_nothing_and_keeps_classes(saver: CrdtSaver, state: Client, tmp_path: Path) -> None:
     made = str(tmp_path / "made")
     with SqliteSaver.from_conn_string(":memory:") as source:
