@@ -19,8 +19,10 @@ from tests.integration.test_long_values import flip_a_bit
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 
-def test_a_restore_while_another_host_is_cut_off_and_writes(pair: Cluster) -> None:
-    first, second = pair[0].client("planner"), pair[1].client("critic")
+def test_a_restore_while_two_hosts_are_cut_off_and_write(cluster: Cluster) -> None:
+    first, *others = (
+        daemon.client(name) for daemon, name in zip(cluster, ("planner", "critic", "scribe"), strict=True)
+    )
     plan: dict[str, Any] = {f"plan/{n:03}": {"step": n} for n in range(300)}
     for key, value in plan.items():
         first.set(key, value)
@@ -28,27 +30,35 @@ def test_a_restore_while_another_host_is_cut_off_and_writes(pair: Cluster) -> No
     first.set("large", "y" * 100_000)
     first.checkpoint("before", note="critic is let loose", w="all")
     for key in list(plan)[:200]:
-        second.delete(key)
-    second.set("large", "z")
-    second.set("plan/new", 1)
-    wait_until_equal(pair)
-    pair[0].kill()
-    pair[0].start()
-    first = pair[0].client("planner")
+        others[0].delete(key)
+    others[0].set("large", "z")
+    others[0].set("plan/new", 1)
+    wait_until_equal(cluster)
+    cluster[0].kill()
+    cluster[0].start()
+    first = cluster[0].client("planner")
     wait_until(lambda: first.get("plan/new") == 1, what="the host is back")
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-    second.get("plan/new")
-    second.set("plan/new", "meanwhile")
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        cluster.cut(one, other)
+        cluster.wait_parted(one, other)
+    for state in others:
+        state.get("plan/new")
+        state.set("plan/new", f"by {state.agent}")
+    others[1].get("plan/250")
+    others[1].set("plan/250", "meanwhile")
     done = first.restore("before")
     assert (len(done.restored), done.removed, done.left) == (201, ["plan/new"], {})
-    pair.heal()
-    wait_until_equal(pair)
-    for state in (first, pair[1].client("reader")):
-        assert state.get("plan/new") == "meanwhile"  # nobody who restored had seen it
-        assert dict(state.items("plan/", limit=300)) == plan
+    cluster.heal()
+    wait_until_equal(cluster)
+    for daemon in cluster:
+        state = daemon.client("reader")
+        entry = state.entry("plan/new")
+        assert entry is not None
+        found = [entry.value, *(one.value for one in entry.siblings)]
+        assert sorted(found) == ["by critic", "by scribe"]  # nobody who restored had seen them
+        assert dict(state.items("plan/", limit=300)) == {**plan, "plan/250": "meanwhile"}
         assert (state.log("findings"), state.get("large")) == (["x"], "y" * 100_000)
-        assert [each.key for each in state.diff("before")] == ["plan/new"]
+        assert [each.key for each in state.diff("before")] == ["plan/250", "plan/new"]
         assert state.get("plan/new", at="checkpoint:before") is None
 
 
