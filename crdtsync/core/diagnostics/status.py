@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
 from crdtsync.core.alarm_catalogue import alarm_of
-from crdtsync.core.peers.peer_state import Peer
+from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.replica.asleep import keys_of, siblings_of
 from crdtsync.core.replica.replica import Replica
 from crdtsync.wire.limits import CLUSTER_SPACE, NAME_CHARS_MAX
 from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
+from crdtsync.wire.peer.messages import FEATURES
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
@@ -222,7 +223,13 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
         "last_error": "" if via and not _should_be_direct(node) else error,
         "clock_skew_ms": peer.clock_skew_ms,
         "snapshot": None if link is None else node.sync.transfers.progress(link),
+        "lacks": [] if link is None else _lacks(link),
     }
+
+
+def _lacks(link: Link) -> list[str]:
+    """What a connected node of an older version does not know."""
+    return [] if link.hello is None else sorted(set(FEATURES) - set(link.hello.features))
 
 
 def _should_be_direct(node: Node) -> bool:
@@ -264,4 +271,5 @@ def _dial(dial: Dial) -> dict[str, Any]:
         "last_error": dial.last_error,
         "clock_skew_ms": None,
         "snapshot": None,
+        "lacks": [],
     }

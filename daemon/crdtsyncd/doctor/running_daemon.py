@@ -15,6 +15,20 @@ SKEW_MS_MAX = 2000
 SILENT_S_MAX = 45.0
 """What lacks something confirms it at once, and is asked every 10 seconds whether it is there."""
 
+_FEATURES = {
+    "cards": "presence",
+    "deflate": "compressed snapshots",
+    "digests": "comparing what both hold",
+    "forks": "healing forks",
+    "health": "telling others of its alarms",
+    "mesh": "passing changes on",
+    "resolvers": "resolvers of other hosts",
+    "samples": "finding out what differs",
+    "values": "spoilt values of others; it keeps nothing for checkpoints and lists the parts of blobs as keys",
+    "votes": "quorum claims",
+}
+"""What peers can do, by the word that they say for it."""
+
 
 def examine_status(status: dict[str, Any]) -> Iterator[Finding]:
     """Alarms, peers, clocks."""
@@ -79,6 +93,9 @@ def _peer(peer: dict[str, Any]) -> Iterator[Finding]:
         )
     elif state != "ready":
         yield warning("peers", f"{name} says that it is {state!r}, which is unknown here", "ask who operates it")
+    if peer.get("lacks"):
+        unknown = ", ".join(_FEATURES.get(feature, feature) for feature in peer["lacks"])
+        yield warning("peers", f"{name} runs an older version, which does not know: {unknown}", "upgrade it")
     skew_ms = peer.get("clock_skew_ms")
     if skew_ms is not None and abs(skew_ms) > SKEW_MS_MAX:
         way = "ahead of" if skew_ms > 0 else "behind"

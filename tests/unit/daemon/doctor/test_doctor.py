@@ -53,6 +53,13 @@ def test_what_a_peer_says_of_itself_is_taken_for_a_full_disk_if_it_says_so(state
     assert ("disk" in found.message + found.remedy) is (state == "read-only")
 
 
+def test_it_says_what_a_peer_of_an_older_version_does_not_know():
+    *_, found = examine_status(
+        {"alarms": [], "spaces": [], "peers": [{"name": "b", "state": "connected", "lacks": ["new", "votes"]}]}
+    )
+    assert found.message == "b runs an older version, which does not know: new, quorum claims"
+
+
 def test_without_a_terminal_each_is_one_line():
     assert [len(fitted(finding, None)) for finding in (ok("disk", "free " * 100), FINDING)] == [1, 2]
 

@@ -40,7 +40,7 @@ def status(settings: Settings) -> None:
                    "history_bytes_max", "pending_changes", "checkpoint_age_s",
                    "checkpoint_failures"}],
        "peers":  [{"id", "name", "url", "direction", "state", "hops", "via", "rtt_ms", "behind",
-                   "ahead", "last_seen", "last_error", "clock_skew_ms", "snapshot"}],
+                   "ahead", "last_seen", "last_error", "clock_skew_ms", "snapshot", "lacks"}],
        "agents": [{"name", "uid", "pid", "since", "watches"}],
        "resolvers": [{"node", "space", "pattern", "agent", "state", "waiting", "asked", "answered",
                       "failed"}],
