@@ -16,8 +16,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from crdtsync.causality import TIME_MS_MAX, Dot, hlc_ms
 from crdtsync.core.crdt.expiry import Expiry
@@ -59,6 +58,11 @@ class OnDisk:
         self.read = read
 
 
+_OF_ALL = ("_value", "agent", "dot", "hlc", "key", "kind", "row", "value_hash")
+_OF_SOME = ("attrs", "hidden", "kept_ms", "sub")
+"""Most entries have none of these: they would take 32 bytes of each of a million keys."""
+
+
 class Entry:
     """One live value of a key.
 
@@ -66,23 +70,22 @@ class Entry:
     long its time to live has been made by reads (:mod:`crdtsync.core.crdt.sliding`), in ms since 1970; 0: by none.
     """
 
-    __slots__ = (
-        "_value",
-        "agent",
-        "attrs",
-        "dot",
-        "hidden",
-        "hlc",
-        "kept_ms",
-        "key",
-        "kind",
-        "row",
-        "sub",
-        "value_hash",
-    )
+    __slots__ = _OF_ALL
+    row: int
+    dot: Dot
+    key: str
+    sub: str | None = None
+    kind: int
+    hlc: int
+    agent: str
+    _value: bytes | OnDisk | None
+    value_hash: bytes
+    attrs: dict[str, Any] | None = None
+    hidden: bool = False
+    kept_ms: int = 0
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         row: int,
         dot: Dot,
         key: str,
@@ -93,19 +96,25 @@ class Entry:
         value: bytes | OnDisk | None,
         value_hash: bytes,
         attrs: dict[str, Any] | None,
-    ) -> None:
+    ) -> Self:
+        """Of the class that has room for what there is."""
+        if sub is None and attrs is None:
+            self = object.__new__(cls)
+        else:
+            self = object.__new__(_FullEntry)  # type: ignore[assignment]  # a class of its own for memory's sake
+            self.sub = sub
+            self.attrs = attrs
+            self.hidden = False
+            self.kept_ms = 0
         self.row = row
         self.dot = dot
         self.key = key
-        self.sub = sub
         self.kind = kind
         self.hlc = hlc
         self.agent = agent
         self._value = value
         self.value_hash = value_hash
-        self.attrs = attrs
-        self.hidden = False
-        self.kept_ms = 0
+        return self
 
     @property
     def value(self) -> bytes | None:
@@ -159,6 +168,12 @@ class Entry:
         """Whether readers have stopped seeing the entry."""
         expires_ms = self.expires_ms()
         return expires_ms is not None and expires_ms <= now_ms
+
+
+class _FullEntry(Entry):
+    """One with attributes, or a part of a key's value."""
+
+    __slots__ = _OF_SOME
 
 
 def order_of(entry: Entry) -> Order:
@@ -301,7 +316,7 @@ class Entries:
 
     def __init__(self) -> None:
         self.policy_of: Callable[[str], Policy] = newest_wins
-        self._keys: dict[str, list[Entry]] = {}
+        self._keys: dict[str, Entry | list[Entry]] = {}  # a list of one would take 72 bytes of each key
         self._large: dict[str, KeyEntries] = {}
         self._sorted: list[str] = []
         self._resort = False
@@ -358,12 +373,12 @@ class Entries:
         keys, others = self._keys, []
         for entry in stored:
             if entry.attrs is None and entry.key not in keys:
-                keys[entry.key] = [entry]
+                keys[entry.key] = entry
             else:
                 others.append(entry)
         self._resort = True
         self.count = len(stored) - len(others)
-        self._unsummed = stored if not others else [held[0] for held in keys.values()]
+        self._unsummed = stored if not others else [*self.all()]
         for entry in others:
             self.add(entry)
         if len(self._unsummed) <= SUMMED_AT_ONCE_MAX:
@@ -377,9 +392,11 @@ class Entries:
     def _add(self, entry: Entry) -> None:
         held = self._keys.get(entry.key)
         if held is None:
-            self._keys[entry.key] = [entry]
+            self._keys[entry.key] = entry
             self._note_new(entry.key)
         else:
+            if isinstance(held, Entry):
+                held = self._keys[entry.key] = [held]
             self._add_beside(held, entry)
         if self.keys_all_hidden:
             self.keys_all_hidden.discard(entry.key)
@@ -391,12 +408,10 @@ class Entries:
         kept = kept_by(entry)
         if kept is not None:
             until_ms = entry.expires_ms() or 0
-            for other in self._keys.get(kept, ()):
+            for other in self.held(kept):
                 self._keep(other, until_ms)
         elif slides(entry):
-            entry.kept_ms = max(
-                (one.expires_ms() or 0 for one in self._keys.get(KEPT_PREFIX + entry.key, ())), default=0
-            )
+            entry.kept_ms = max((one.expires_ms() or 0 for one in self.held(KEPT_PREFIX + entry.key)), default=0)
         expires_ms = entry.expires_ms()
         assert expires_ms is not None
         self.expiry.add(entry, expires_ms)
@@ -434,7 +449,7 @@ class Entries:
 
     def _take_out(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
         """The same, and the digest is the caller's."""
-        held = self._keys.get(key)
+        held = self.held(key)
         if not held or not removes:
             return []
         large = self._large.get(key)
@@ -451,7 +466,8 @@ class Entries:
                 del self._large[key]
         else:
             dots = {entry.dot for entry in gone}
-            left = self._keys[key] = [entry for entry in held if entry.dot not in dots]
+            left = [entry for entry in held if entry.dot not in dots]
+            self._keys[key] = left if len(left) > 1 else left[0]
         if key in self.keys_with_several:
             self._recheck(key, left)
         if key in self._expiring:
@@ -461,7 +477,7 @@ class Entries:
 
     def put_in_place(self, gone: Entry, entry: Entry) -> None:
         """Remove the only entry of a key and add one of the same kind; neither of them has attributes."""
-        self._keys[entry.key] = [entry]
+        self._keys[entry.key] = entry
         self._unhash(gone)
         self._hash_later(entry)
 
@@ -517,7 +533,7 @@ class Entries:
         """Hide what has expired since the last call; returns these entries, ``count_max`` at most if given."""
         hidden = self.expiry.take_due(now_ms, len(self.expiry) if count_max is None else count_max)
         for entry in hidden:
-            self._recheck_absent(entry.key, self._keys[entry.key])
+            self._recheck_absent(entry.key, self.held(entry.key))
         return hidden
 
     def unexpire(self, now_ms: int) -> list[Entry]:
@@ -539,14 +555,15 @@ class Entries:
                 if key not in self._keys:
                     fresh[key] = entries
                 elif len(entries) > ADDED_SINGLY_MAX:
-                    fresh[key] = [*self._keys[key], *entries]
-                    self.count -= len(self._keys[key])
+                    held = self.held(key)
+                    fresh[key] = [*held, *entries]
+                    self.count -= len(held)
                 else:
                     others += entries
         for key, entries in fresh.items():
             if len(entries) > 1:
                 self._settle(key, entries)
-        self._keys.update(fresh)
+        self._keys.update((key, entries if len(entries) > 1 else entries[0]) for key, entries in fresh.items())
         self.keys_all_hidden.difference_update(fresh)
         self._resort = True
         self.count += sum(map(len, fresh.values()))
@@ -562,7 +579,7 @@ class Entries:
         keys, by_key = self._keys, dict[str, list[Dot]]()
         for entry in gone:
             key = entry.key
-            if is_hashed or len(keys[key]) > 1 or key in self._expiring:
+            if is_hashed or type(keys[key]) is list or key in self._expiring:
                 by_key.setdefault(key, []).append(entry.dot)
             else:
                 del keys[key]
@@ -584,15 +601,22 @@ class Entries:
 
     def all(self) -> Iterator[Entry]:
         """Every entry, in no order that means anything."""
-        return chain.from_iterable(self._keys.values())
+        for held in self._keys.values():
+            if isinstance(held, Entry):
+                yield held
+            else:
+                yield from held
 
     def held(self, key: str) -> list[Entry]:
         """All entries of ``key`` in causal order, expired ones included. Not to be changed."""
-        return self._keys.get(key, [])
+        held = self._keys.get(key)
+        if held is None:
+            return []
+        return [held] if isinstance(held, Entry) else held
 
     def live(self, key: str, now_ms: int) -> list[Entry]:
         """The entries of ``key`` that a reader sees now, in causal order. Not to be changed."""
-        held = self._keys.get(key, [])
+        held = self.held(key)
         if now_ms < self._expiring.get(key, now_ms + 1):
             return held
         return [entry for entry in held if not entry.is_expired(now_ms)]
@@ -602,43 +626,43 @@ class Entries:
         large = self._large.get(entry.key)
         if large is not None:
             return entry.dot in large.by_dot
-        return any(held is entry for held in self._keys.get(entry.key, ()))
+        return any(held is entry for held in self.held(entry.key))
 
     def holds_dot(self, key: str, dot: Dot) -> bool:
         """Whether an entry of this name is held."""
         large = self._large.get(key)
-        return dot in large.by_dot if large is not None else any(held.dot == dot for held in self._keys.get(key, ()))
+        return dot in large.by_dot if large is not None else any(held.dot == dot for held in self.held(key))
 
     def find(self, key: str, dot: Dot) -> Entry | None:
         """The held entry of ``key`` with this dot."""
         large = self._large.get(key)
         if large is not None:
             return large.by_dot.get(dot)
-        return next((entry for entry in self._keys.get(key, ()) if entry.dot == dot), None)
+        return next((entry for entry in self.held(key) if entry.dot == dot), None)
 
     def of_sub(self, key: str, sub: str) -> Sequence[Entry]:
         """Those of the held entries that have this ``sub``."""
         large = self._large.get(key)
         if large is not None:
             return large.by_sub.get(sub, ())
-        return [entry for entry in self._keys.get(key, ()) if entry.sub == sub]
+        return [entry for entry in self.held(key) if entry.sub == sub]
 
     def subs(self, key: str) -> int:
         """How many different ones the held entries have."""
         large = self._large.get(key)
         if large is not None:
             return len(large.by_sub)
-        return len({entry.sub for entry in self._keys.get(key, ()) if entry.sub is not None})
+        return len({entry.sub for entry in self.held(key) if entry.sub is not None})
 
     def summary(self, key: str, make: Callable[[], S]) -> S:
         """What ``make`` works out from all held entries of ``key``. Not to be changed."""
         large = self._large.get(key)
-        return summary_of(make, self._keys.get(key, ())) if large is None else large.summary(make)
+        return summary_of(make, self.held(key)) if large is None else large.summary(make)
 
     def copy_of(self, key: str) -> KeyEntries:
         """The held entries of ``key``, to be changed on their own."""
         large = self._large.get(key)
-        return KeyEntries(self._keys.get(key, []).copy()) if large is None else large.copy()
+        return KeyEntries(self.held(key).copy()) if large is None else large.copy()
 
     def is_expiring(self, key: str) -> bool:
         """Whether readers may not see all of the held entries of ``key``, now or later."""

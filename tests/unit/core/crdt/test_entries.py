@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from gc import get_referrers
 from itertools import chain
 from random import Random
+from struct import calcsize
+from sys import getsizeof
 from unittest.mock import patch
 
 import pytest
@@ -418,3 +421,12 @@ def test_the_entries_of_a_part_are_in_causal_order_however_they_came():
     key_entries.add(entry((2, 1, 0), sub="f", hlc=7 << 16))
     key_entries.add(entry((3, 1, 0), sub="g", hlc=1 << 16))
     assert [each.hlc >> 16 for each in key_entries.by_sub["f"]] == [5, 7, 9]
+
+
+def test_a_plain_key_takes_no_more_memory_than_it_needs():
+    plain, part = entry((1, 1, 0)), entry((1, 2, 0), sub="s")
+    assert getsizeof(part) - getsizeof(plain) == 4 * calcsize("P")
+    assert (plain.sub, plain.attrs, plain.hidden, plain.kept_ms) == (None, None, False, 0)
+    store = filled([plain])
+    assert list not in {type(holder) for holder in get_referrers(plain)}
+    assert store.held("k") == [plain]
