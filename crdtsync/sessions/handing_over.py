@@ -110,10 +110,7 @@ def hand_over(
     found = conversation(
         saved, list(mapped.lines(lines)), {name: list(mapped.lines(of)) for name, of in parents.items()}
     )
-    found = choose.kept(found, excluded, at)
-    if not found.items:
-        left = f" but excluded turns ({choose.named(excluded)}): crdtsync session include" if excluded else ""
-        raise InvalidRequest(f"session {saved.id} has nothing in it that can be handed over{left}")
+    found = _kept(saved, found, excluded, at)
     for folder, names in groupby(sorted({*saved.files} - {MAIN}), os.path.dirname):
         first, *more = names
         original = f"crdtsync session show {saved.id} --file {shlex.quote(first)}"
@@ -160,13 +157,22 @@ def in_short(
     from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation.brief import brief  # noqa: PLC0415  # counting needs an extra
 
+    kept = _kept(saved, found, excluded)
     original = f"crdtsync session show {saved.id} --turns N"
     model = model or AGENTS[saved.agent].counted_as
     text = brief(found, excluded, budget_tokens, model, original)
     if better is None:
         return text
-    told = better("\n".join([text, *shown(choose.kept(found, excluded))]))
+    told = better("\n".join([text, *shown(kept)]))
     return tokenizer(model).truncate(told, budget_tokens)
+
+
+def _kept(saved: Saved, found: Conversation, excluded: Collection[int], at: int | None = None) -> Conversation:
+    kept = choose.kept(found, excluded, at)
+    if not kept.items:
+        left = f" but excluded turns ({choose.named(excluded)}): crdtsync session include" if excluded else ""
+        raise InvalidRequest(f"session {saved.id} has nothing in it{left}")
+    return kept
 
 
 def _unsealed(found: Conversation, mapped: PathMap) -> Conversation:

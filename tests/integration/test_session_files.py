@@ -746,6 +746,11 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert run("session", "save", "--latest", "--from", "codex").status == 0
     assert len(run("session", "ls").out.splitlines()) == 2
     assert "User: write the docs" in run("session", "show", CODEX_ID[:8]).out
+    old = CODEX_ID.replace("2", "3")
+    ann.codex.with_name(f"rollout-2025-05-20T10-00-00-{old}.jsonl").write_bytes(line(id=old) + line(type="message"))
+    assert run("session", "save", old).status == 0
+    assert f"crdtsync session branch {old} makes one that it resumes" in run("session", "load", old).err
+    assert "as old as this" not in run("session", "load", CODEX_ID).err
     assert run("session", "show", CODEX_ID, "--file", "main").out.encode() == ann.codex.read_bytes()
     run.environment["HOME"] = str(bob.path)
     elsewhere = tmp_path / "elsewhere"
@@ -776,5 +781,11 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     branched = run("session", "branch", CLAUDE_ID, "--at", "1", "--in", str(elsewhere)).out
     assert "claude --resume" in branched.splitlines()[-1]
     assert "- turn 1: fix the parser" in run("session", "brief", CLAUDE_ID, "--budget", "200").out
+    run("session", "exclude", CLAUDE_ID, "1")
+    for command in ("brief", "branch"):
+        assert (
+            "has nothing in it but excluded turns (1): crdtsync session include"
+            in run("session", command, CLAUDE_ID).err
+        )
     assert run("session", "drop", CLAUDE_ID).status == 0
     assert run("session", "load", CLAUDE_ID).status == 4

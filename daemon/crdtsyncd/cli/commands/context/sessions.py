@@ -574,6 +574,9 @@ def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
     if loaded.other_ends:
         message = f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last, and "
         output.warning(f"{message}crdtsync session branch {loaded.saved.id} --way 2 makes a session of the one before")
+    if loaded.saved.agent == "codex" and not loaded.saved.version:  # its lines are of the summer of 2025, or before
+        branch = f"crdtsync session branch {loaded.saved.id} makes one that it resumes"
+        output.warning(f"a newer Codex does not read a session as old as this: {branch}")
     if loaded.saved.commit not in ("", loaded.commit):
         here = f"at commit {loaded.commit[:12]}" if loaded.commit else "at no commit"
         output.warning(f"the session was at commit {loaded.saved.commit[:12]}, and {loaded.cwd} is {here}")
