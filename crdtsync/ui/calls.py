@@ -21,6 +21,7 @@ from crdtsync.context.view.definition import RECORDS
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 from crdtsync.sessions import AsyncSessions, Conversation, Saved
 from crdtsync.sessions.agents.places import AGENTS
+from crdtsync.sessions.conversation.record import Thinking
 from crdtsync.ui.plain import plain, written
 
 PAGE_KEYS = 200
@@ -409,9 +410,10 @@ def _cut(value: Any, chars: int = VALUE_CHARS_MAX) -> Any:
 def _item(item: Any, chars: int = ITEM_CHARS) -> dict[str, Any]:
     shown = {"type": type(item).__name__, **plain(item)}
     shown["images"] = len(shown.get("images") or [])
+    shown.pop("own", None)  # what only its agent reads
     if "arguments" in shown:
         shown["text"] = json.dumps(shown.pop("arguments"), indent=2, ensure_ascii=False)
-    text = shown.pop("summary", None) or shown.get("text") or ""
+    text = shown.pop("summary", None) or shown.get("text") or ("(sealed)" if isinstance(item, Thinking) else "")
     return {**shown, "text": text[:chars], "chars": len(text)}
 
 
