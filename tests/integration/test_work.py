@@ -225,7 +225,7 @@ def test_a_claim_that_is_over_before_the_handler_begins_costs_no_attempt(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ):
     state = daemon.client("ann")
-    state.put_task("tasks/1")
+    state.put_task("tasks/1", backoff=3600)
     held = iter([False])  # as where the process was starved between its claim and this
     monkeypatch.setattr(Lease, "is_held", property(lambda _: next(held, True)))
     begun: list[int] = []

@@ -188,14 +188,14 @@ class AsyncWorker:
         return task.record(state=CLAIMED, attempts=task.attempts + 1, vanished=vanished, worker=worker, fence=fence)
 
     async def _do(self, task: Task, version: str, lease: AsyncLease) -> None:
+        if not lease.is_held:  # it took so long to begin that somebody else may be at it
+            await self._give_back(task, version, lease, 0)
+            return
         try:
-            if not lease.is_held:  # it took so long to begin that somebody else may be at it
-                raise GiveBack
             result = await call(self._handler, AsyncJob(task, task.attempts, lease))
         except GiveBack:
-            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else one might go round for ever
-            given = {"state": OPEN, "attempts": task.attempts - 1, "error": "", "not_before_ms": not_before_ms}
-            await self._end(task, version, task.record(**given), lease)
+            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else it might go round for ever
+            await self._give_back(task, version, lease, not_before_ms)
             return
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             await self._end(task, version, _failure(task, error), lease)
@@ -204,6 +204,11 @@ class AsyncWorker:
             await self._end(task, version, task.record(state=DONE, result=result, error=""), lease)
         except (InvalidValue, TooLarge) as error:
             await self._end(task, version, _failure(task, error), lease)
+
+    async def _give_back(self, task: Task, version: str, lease: AsyncLease, not_before_ms: int) -> None:
+        """Open it again, as if this attempt had not been."""
+        value = task.record(state=OPEN, attempts=task.attempts - 1, error="", not_before_ms=not_before_ms)
+        await self._end(task, version, value, lease)
 
     async def _end(self, task: Task, version: str, value: dict[str, Any], lease: AsyncLease) -> None:
         """Store how it went, unless somebody else has taken the task up since: then theirs counts."""

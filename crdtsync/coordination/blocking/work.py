@@ -190,14 +190,14 @@ class Worker:
         return task.record(state=CLAIMED, attempts=task.attempts + 1, vanished=vanished, worker=worker, fence=fence)
 
     def _do(self, task: Task, version: str, lease: Lease) -> None:
+        if not lease.is_held:  # it took so long to begin that somebody else may be at it
+            self._give_back(task, version, lease, 0)
+            return
         try:
-            if not lease.is_held:  # it took so long to begin that somebody else may be at it
-                raise GiveBack
             result = call(self._handler, Job(task, task.attempts, lease))
         except GiveBack:
-            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else one might go round for ever
-            given = {"state": OPEN, "attempts": task.attempts - 1, "error": "", "not_before_ms": not_before_ms}
-            self._end(task, version, task.record(**given), lease)
+            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else it might go round for ever
+            self._give_back(task, version, lease, not_before_ms)
             return
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             self._end(task, version, _failure(task, error), lease)
@@ -206,6 +206,11 @@ class Worker:
             self._end(task, version, task.record(state=DONE, result=result, error=""), lease)
         except (InvalidValue, TooLarge) as error:
             self._end(task, version, _failure(task, error), lease)
+
+    def _give_back(self, task: Task, version: str, lease: Lease, not_before_ms: int) -> None:
+        """Open it again, as if this attempt had not been."""
+        value = task.record(state=OPEN, attempts=task.attempts - 1, error="", not_before_ms=not_before_ms)
+        self._end(task, version, value, lease)
 
     def _end(self, task: Task, version: str, value: dict[str, Any], lease: Lease) -> None:
         """Store how it went, unless somebody else has taken the task up since: then theirs counts."""
