@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.store.base import SearchItem, get_text_at_path
 
 from crdtsync.adapters.keys import Keys
-from crdtsync.adapters.langgraph.vectors import is_vectors, likeness
+from crdtsync.adapters.langgraph.vectors import is_vectors, likeness, unpacked
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.context.compact.words import content_words
@@ -134,8 +134,9 @@ def chosen(
     if op.query and asked is None:
         _score(op.query, order)
     elif asked is not None:
+        numbers = unpacked(asked)
         for item, stored in order:
-            item.score = likeness(stored, asked)
+            item.score = likeness(stored, numbers)
     order.sort(key=lambda pair: (pair[0].score is None, -(pair[0].score or 0.0)))
     return [item for item, _ in order[op.offset : op.offset + op.limit]]
 

@@ -54,14 +54,12 @@ def is_vectors(stored: Any) -> bool:
     return isinstance(stored, list) and all(isinstance(x, bytes) and len(x) % FLOAT_BYTES == 0 for x in stored)
 
 
-def likeness(stored: Mapping[str, Any], asked: bytes) -> float | None:
+def likeness(stored: Mapping[str, Any], asked: Sequence[float]) -> float | None:
     """How much the best text of an item says what was asked, 1.0 quite; None if it has no vectors of this length."""
-    numbers = _unpacked(asked)
-    found = [
-        sum(map(mul, numbers, _unpacked(vector))) for vector in stored.get("vectors", ()) if len(vector) == len(asked)
-    ]
-    return max(filter(isfinite, found), default=None)
+    vectors = [vector for vector in stored.get("vectors", ()) if len(vector) == len(asked) * FLOAT_BYTES]
+    return max(filter(isfinite, (sum(map(mul, asked, unpacked(vector))) for vector in vectors)), default=None)
 
 
-def _unpacked(vector: bytes) -> tuple[float, ...]:
+def unpacked(vector: bytes) -> tuple[float, ...]:
+    """The numbers of a vector that was stored."""
     return unpack(f"<{len(vector) // FLOAT_BYTES}f", vector)
