@@ -25,6 +25,7 @@ from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Changes
 from crdtsync.wire.peer.health import Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
+from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding
 from crdtsync.wire.peer.messages import FEATURES, decode_message
 from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
 from crdtsync.wire.peer.transfer import Offer, Part, Take
@@ -191,6 +192,28 @@ def test_what_no_agent_can_write_ends_no_command(daemon: Daemon, tmp_path: Path)
         done = shell(*command.split())
         assert done.status == 0, (command, done.err)
     renegade.close()
+
+
+def test_nodes_that_a_member_makes_up_leave_nothing_behind(daemon: Daemon, tmp_path: Path) -> None:
+    """In answers that nobody asked for, in words of their health, and in questions that they are said to ask."""
+    renegade = Renegade(daemon, tmp_path, "host-r").connect()
+    here = renegade.hear(Hello).node
+    ghosts = [f"{number:032x}" for number in range(200)]
+    held = [Held("default", 0, ghost, f"ghost-{ghost[-3:]}", b"d" * 16, {WRITER: 1}) for ghost in ghosts]
+    renegade.say(Holding(here, tuple(held)))
+    for ghost in ghosts:
+        renegade.say(Health(ghost, SEQ_MAX, "9", "read-only", alarms=(ToldAlarm("fork", 1),)))
+        renegade.say(Ask(ghost, SEQ_MAX, (Asked("default", 0, (WRITER,)),)))
+    renegade.write("default", put("last", pack("word")))
+    with daemon.client() as client:
+        wait_until(lambda: client.get("last") == "word", what="all of it has come")
+    assert [peer["name"] for peer in daemon.status()["peers"]] == ["host-r"]
+    shell = Shell(daemon.socket, tmp_path)
+    assert "ghost" not in shell.ok("cluster", "status", "--json") + shell.ok("peers", "--json")
+    renegade.close()
+    daemon.kill()
+    daemon.start()
+    assert [peer["name"] for peer in daemon.status()["peers"]] == ["host-r"]
 
 
 def test_an_empty_state_takes_no_member_away_and_nothing_in_silence(daemon: Daemon, tmp_path: Path) -> None:
