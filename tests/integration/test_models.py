@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, assert_type
 
 import pytest
@@ -93,6 +93,24 @@ class Endless:
 def test_what_is_no_model_says_which_field(shape: Any, why: str):
     with pytest.raises(InvalidRequest, match=why):
         fields_of(shape)
+
+
+def test_a_model_leaves_other_rules_of_its_keys_as_they_are(daemon: Daemon):
+    state = daemon.client("ann")
+    state.model(Plan, "rules/").declare()
+    there = state.schema("rules/goal", exact=True)
+    assert there is not None
+    state.schema_set(
+        "rules/goal", "first", kind=there.kind, json_schema=there.json_schema, ttl=3600, writers=["ann"], history=False
+    )
+    state.model(Plan, "rules/", version=2).declare()
+    found = state.schema("rules/goal", exact=True)
+    assert found is not None
+    assert (found.policy, found.writers, found.ttl, found.history) == ("first", ("ann",), timedelta(hours=1), False)
+    assert found.version == 2
+    other = state.schema("rules/tags", exact=True)
+    assert other is not None
+    assert (other.policy, other.writers, other.version) == ("lww", (), 2)
 
 
 def test_a_model_is_written_and_read_by_its_types(daemon: Daemon):

@@ -309,6 +309,14 @@ def test_caps_and_older_versions_by_commands(crdtsync: Shell, daemon: Daemon) ->
     assert "2 entries; 1.0 kB" in run.ok("schema", "show")
 
 
+def test_rules_that_go_with_a_new_declaration_are_named(crdtsync: Shell) -> None:
+    crdtsync.ok("schema", "set", "w/*", "--writer", "ann", "--kind", "register")
+    done = crdtsync("schema", "set", "w/*", "--ttl", "5m", "--kind", "register")
+    assert done.status == 0
+    assert done.err.startswith("crdtsync: this replaced all that was declared for 'w/*': without --writer,")
+    crdtsync.ok("schema", "set", "w/*", "--ttl", "6m", "--kind", "register")
+
+
 def test_what_was_there_before_is_found_and_migrated(crdtsync: Shell) -> None:
     """A migration that was cut off goes on behind what it has done; one that is done changes nothing."""
     run = crdtsync

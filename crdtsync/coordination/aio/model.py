@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from crdtsync.client.values.write_result import Written
 
 T = TypeVar("T")
+_KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "older", "max_entries", "max_bytes")
+"""Rules of a schema of which a model says nothing."""
 
 
 class AsyncModel(Generic[T]):
@@ -46,8 +48,8 @@ class AsyncModel(Generic[T]):
     async def declare(self, *, w: WriteConcern = None) -> None:
         """Declare a schema for each key: its kind, the JSON Schema of its values, and the version of the model.
 
-        From then on hosts refuse what does not fit. What is declared already costs a read. It needs the right
-        ``admin`` on these keys.
+        From then on hosts refuse what does not fit. What is declared already costs a read, and what else is declared
+        for a key (who may write it, how long it lives) stays. It needs the right ``admin`` on these keys.
 
         :raises InvalidRequest: the keys have a newer version: this program is older than the model.
         """
@@ -56,10 +58,14 @@ class AsyncModel(Generic[T]):
             there = await self._state.schema(key, exact=True)
             wanted = (field.kind, field.json_schema, self._version)
             if there is None or (there.kind, there.json_schema, there.version) != wanted:
-                policy = "lww" if there is None else there.policy
-                await self._state.schema_set(
-                    key, policy, kind=field.kind, json_schema=field.json_schema, version=self._version, w=w
-                )
+                rules: dict[str, Any] = {} if there is None else {name: getattr(there, name) for name in _KEPT}
+                rules |= {
+                    "writers": rules.get("writers") or None,
+                    "kind": field.kind,
+                    "json_schema": field.json_schema,
+                    "version": self._version,
+                }
+                await self._state.schema_set(key, **rules, w=w)
 
     async def read(self, *, after: str | None = None) -> T:
         """All fields, as of one moment up to 1 MiB; with ``after`` (a token) it waits until this host holds that.

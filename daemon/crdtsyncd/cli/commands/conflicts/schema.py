@@ -67,7 +67,7 @@ def set_(
     is_none: bool,
     w: WriteConcernValue | None,
 ) -> None:
-    """Declare what holds for keys, and print the token.
+    """Declare what holds for keys, and print the token. It replaces all that was declared for PATTERN.
 
     PATTERN is a key, or has * for one part and ** for any number of parts; for a key that several match, the most
     specific one applies. Values that are there already are read by it too. What comes first:
@@ -120,12 +120,22 @@ def set_(
     wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
         rules["older"], rules["sliding"] = older or "refuse", sliding
+        before = None if is_none else client.schema(pattern, exact=True)
         token = client.schema_set(
             pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, **rules, w=w
         )
     if is_none and not token.existed:
         raise absent(f"nothing is declared for {pattern!r}: there is nothing to remove")
     output.result(settings, token, {"token": token, "nodes": token.nodes})
+    gone = [] if before is None else [name for name in _REPLACED if getattr(before, name) and not rules[name]]
+    if gone:
+        named = ", ".join(
+            f"--{name.removesuffix('s') if name == 'writers' else name}".replace("_", "-") for name in gone
+        )
+        output.warning(f"this replaced all that was declared for {pattern!r}: without {named}, which it had")
+
+
+_REPLACED = ("kind", "json_schema", "ttl", "sliding", "writers", "version", "max_entries", "max_bytes")
 
 
 def _object_in(file: IO[bytes]) -> dict[str, Any]:
