@@ -317,6 +317,11 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert (run.event()["key"], daemon.client("ann").delete("tasks/1")) == ("tasks/1", True)
         daemon.client("ann").put_task("tasks/2", 8)
         assert run.event()["key"] == "tasks/2"
+    with shell.start("asks", "--watch", "--remind", "0.1s", "--json") as run:
+        with pytest.raises(Timeout):
+            daemon.client("flow").ask("late", "Still there?", timeout=0.1)
+        assert [run.event()["key"] for _ in range(3)] == ["late"] * 3, "it is the same, and is told again"
+        daemon.client("ann").answer("late", "yes")
     with shell.start("who", "--watch") as run, daemon.client("ann").present(role="watched"):
         assert any("watched" in run.line() for _ in range(50))
     with shell.start(

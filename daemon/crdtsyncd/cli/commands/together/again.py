@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeVar
 
 import click
@@ -18,17 +18,22 @@ watch_option = click.option(
 )
 
 
-def show_again(read: Callable[[], T], show: Callable[[T], object], *, is_watching: bool) -> None:
-    """Show what ``read`` returns, once, or each time that it is another."""
+def show_again(
+    read: Callable[[], T], show: Callable[[T], object], *, is_watching: bool, remind_s: float | None = None
+) -> None:
+    """Show what ``read`` returns, once, or each time that it is another; and each ``remind_s`` if there is anything."""
     if not is_watching:
         show(read())
         return
     end_with_reader()
     before: T | None = None
+    shown_s = 0.0
     while True:
         found = read()
-        if found != before:
+        is_due = remind_s is not None and found and monotonic() - shown_s >= remind_s
+        if found != before or is_due:
             show(found)
             output.flush()
+            shown_s = monotonic()
         before = found
         sleep(LOOK_S)

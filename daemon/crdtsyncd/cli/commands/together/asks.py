@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import DURATION, TEXT
@@ -46,21 +47,34 @@ def ask(settings: Settings, /, key: str, **options: Any) -> None:
 @state_command("asks")
 @prefix_argument
 @click.option("--all", "answered", is_flag=True, help="Also what is answered.")
+@watch_option
+@click.option("--remind", metavar="DURATION", type=DURATION, help="With --watch: also each time that so long has gone.")
 @pass_settings
-def asks(settings: Settings, prefix: str, answered: bool) -> None:
+def asks(settings: Settings, prefix: str, answered: bool, is_watching: bool, remind: float | None) -> None:
     """Print the questions that wait for somebody.
 
     Two answers mean that two people answered at once: crdtsync answer --settle says which one stands. With --json each
     question is an object on a line.
 
     \b
-    Example:
+    Examples:
       crdtsync asks
+      crdtsync asks --watch --remind 1h
     """
+    if remind is not None and not is_watching:
+        raise click.UsageError("--remind needs --watch")
+    with connect(settings) as client:
+        show_again(
+            lambda: [_fields(one) for one in client.asks(prefix, answered=answered)],
+            lambda found: _show(settings, found),
+            is_watching=is_watching,
+            remind_s=remind,
+        )
+
+
+def _show(settings: Settings, found: list[dict[str, Any]]) -> None:
     from crdtsyncd.cli.show.tables import Column, show_table
 
-    with connect(settings) as client:
-        found = [_fields(one) for one in client.asks(prefix, answered=answered)]
     if settings.json:
         for row in found:
             output.line(output.record(row))
