@@ -107,8 +107,10 @@ class Editing:
 
     def replace_all(self, whole: str) -> None:
         """Type what makes the text this one, by few and small edits."""
-        for start, end, text in reversed(edits(str(self.typed), whole)):
-            self.typed.edit(start, end, text)
+        moved = 0
+        for start, end, text in edits(str(self.typed), whole):  # in this order a daemon applies them fastest
+            self.typed.edit(start + moved, end + moved, text)
+            moved += len(text) - (end - start)
 
     # -- sending --------------------------------------------------------------------------------------------
 

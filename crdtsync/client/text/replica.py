@@ -78,8 +78,12 @@ class Replica:
         for start, end, replacement in changes:
             self._check(start, end, replacement)
         self._updates.clear()
-        spans = zip(reversed(changes), reversed(self._bytes(changes)), strict=True)
-        steps = (step for (_, _, text), (first, last) in spans for step in _in_parts(first, last, text.encode()))
+        steps: list[tuple[int, int, bytes]] = []
+        moved = 0
+        for (_, _, text), (first, last) in zip(changes, self._bytes(changes), strict=True):
+            replacement_bytes = text.encode()  # in this order a daemon applies them fastest
+            steps += _in_parts(first + moved, last + moved, replacement_bytes)
+            moved += len(replacement_bytes) - (last - first)
         for group in _groups(steps):
             with self._doc.transaction():  # which makes one update at most
                 for first, last, inserted in group:

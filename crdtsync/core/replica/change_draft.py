@@ -251,7 +251,7 @@ class Draft:
         before = self.edits_of(document)
         held = self.replica.documents.get(document)
         summary = held.check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
-        self._edit_work.add(summary, held.size_bytes + before.size_bytes)
+        self._edit_work.add(summary, held.moved_bytes(summary))
         before.note_judged(update, summary)
         return summary
 

@@ -306,7 +306,7 @@ class TextEdits:
             name = "-".join(map(str, dot))
             replica.alarms.journal("text_not_stored", space=replica.name, document=name, reason=str(error))
             return False
-        document.updates_since_state = 0
+        document.updates_since_state = document.work_since_state = 0
         batch.document_states.append(DocumentStateRow(replica.id, *dot, replica.position, state))
         if not replica.pins:
             batch.document_trims.append(DocumentTrim(replica.id, *dot, 0, replica.position))

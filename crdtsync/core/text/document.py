@@ -101,6 +101,9 @@ _EMPTY_BYTES = 4096
 _STRUCT_BYTES = 220
 _STRUCT_STATE_BYTES = 7  # what a part takes in a state, beside its text
 
+_PART_BYTES = 10  # of an update: a part of it
+_PART_TEXT_BYTES = 100  # to insert so many takes as long as a part
+
 Load = Callable[[Dot], tuple[bytes | None, list[bytes]]]
 T = TypeVar("T")
 
@@ -111,13 +114,15 @@ class Document:
     __slots__ = (
         "_ahead", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
         "_steps_counted", "_uncommitted", "dot", "is_large", "items", "memory_bytes", "places", "steps",
-        "updates_since_state", "used_s",
+        "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
         self.dot = dot
         self.memory_bytes = _EMPTY_BYTES
         self.updates_since_state = 0
+        self.work_since_state = 0
+        """How many parts these have, about."""
         self.used_s = 0.0
         self.is_large = False
         self.places: dict[Dot, Places] = {}
@@ -196,11 +201,13 @@ class Document:
         outline = self.outline()
         competition = outline.competition
         self._steps_counted, looked_at, items = competition.steps, competition.looked_at, competition.items
+        longest = competition.longest
         exact = yield from counted(self.state(), ROOT)
         self.steps = exact.steps
         if self._outline is outline:
             competition.looked_at -= min(looked_at, competition.looked_at)
             self._know_items(exact.items, items)
+            competition.longest += exact.longest - longest
 
     def _know_items(self, items: int, judged: int) -> None:
         """It has, or had, so many, where edits are judged as if it had ``judged``."""
@@ -269,7 +276,9 @@ class Document:
         outline = self.outline()
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
         advance(outline, summary)
+        outline.competition.cut_at = []
         self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
+        self.work_since_state += summary.parts + len(update) // _PART_TEXT_BYTES
         self._size_bytes += len(update)
         self._is_measured = False
 
@@ -337,6 +346,15 @@ class Document:
     def size_bytes(self) -> int:
         """How large it is at most, of a loaded one."""
         return self._size_bytes
+
+    def moved_bytes(self, summary: UpdateSummary) -> int:
+        """What the Yjs library goes through at most where an edit cuts strings in two.
+
+        To find the place it goes through the string up to there; what follows is moved, which takes a fortieth.
+        """
+        competition = summary.competition
+        cuts = max(min(competition.added, summary.structs), sum(map(len, summary.deletes.values())))
+        return competition.scanned + competition.longest * cuts // 40
 
     def bytes_with(self, update: bytes, bytes_max: int) -> int:
         """At most how large it is with an update; more than ``bytes_max`` only if it is about that."""
@@ -431,6 +449,7 @@ class Document:
             except BaseException as error:  # noqa: BLE001  # raised again, or as an error of ours
                 raise self._failed(error, "the text cannot be read", CrdtSyncError) from None
             self.updates_since_state = len(updates)
+            self.work_since_state = sum(map(len, updates)) // _PART_BYTES
             overhead_bytes = max(0, state_bytes - text_bytes)
             self.memory_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
             self.is_large = state_bytes > BULKY_BYTES_MIN
@@ -477,6 +496,8 @@ class Document:
         self._outline = outline
         self._steps_counted = 0
         self._know_items(outline.competition.placed, outline.competition.items)
+        outline.competition.longest = outline.competition.largest
+        outline.competition.cut_at = []
 
     def clocks(self) -> dict[int, int]:
         """For each Yjs client the clock that comes next."""

@@ -25,6 +25,9 @@ from crdtsync.wire.yjs.validator import UpdateSummary
 STATE_EVERY_UPDATES = 1000
 """How many edits are stored one by one before the whole document is stored again."""
 
+STATE_EVERY_PARTS = 2000
+"""The same, in parts of these edits: loading the document makes them all anew, in one turn."""
+
 OPEN_DOCUMENTS_MAX = 1000
 """Documents in memory; beyond it the one unused for longest goes."""
 
@@ -234,7 +237,11 @@ class Documents:
 
     def states_due(self) -> Iterable[Document]:
         """Documents edited since the last commit that are due to be stored as a whole."""
-        return [d for dot in sorted(self._dirty) if (d := self._open[dot]).updates_since_state >= STATE_EVERY_UPDATES]
+        return [
+            document
+            for document in (self._open[dot] for dot in sorted(self._dirty))
+            if document.updates_since_state >= STATE_EVERY_UPDATES or document.work_since_state >= STATE_EVERY_PARTS
+        ]
 
     def committed(self) -> None:
         """The batch is on disk."""

@@ -88,6 +88,8 @@ class Competition:
 
     ``items`` is how many the document has at most, ``placed`` how many came, ``steps`` the bound, ``growth`` by how
     much one more item may raise it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
+    The longest string has ``longest`` characters at most, as one item ``largest``; Yjs goes through ``scanned`` of them
+    to cut strings in two, from the last of the ``cut_at`` on.
     """
 
     base: Competition | None = None
@@ -96,16 +98,22 @@ class Competition:
     steps: int = 0
     growth: int = 0
     looked_at: int = 0
+    longest: int = 0
+    largest: int = 0
+    scanned: int = 0
     siblings: dict[Left, tuple[_Sibling, ...]] = field(default_factory=dict)  # the last ones, where there are many
     counts: dict[Left, int] = field(default_factory=dict)  # where there are many, how many
     contested: set[Left] = field(default_factory=set)  # where not each stands before the one that came before it
     apart: set[int] = field(default_factory=set)  # items that do not go on where their client's item before them ended
     latest: dict[int, tuple[_Sibling, ...]] = field(default_factory=dict)  # by client, the last ones that do
     points: set[int] = field(default_factory=set)  # where deletions begin and end
+    cut_at: list[int] = field(default_factory=list)  # in order, where what came since has cut strings in two
 
     def beside(self) -> Competition:
         """What an update adds to this one; :meth:`advance` notes it."""
-        return Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at)
+        twin = Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at, self.longest)
+        twin.cut_at = [*self.cut_at]
+        return twin
 
     @property
     def added(self) -> int:
@@ -119,6 +127,10 @@ class Competition:
             siblings = (self._next_of(item.left),)
         items_before = self.items
         self.placed += 1
+        if not item.is_next and isinstance(item.left, int):
+            self._scan(item.left)
+        self.longest += item.end - item.first
+        self.largest = max(self.largest, item.end - item.first)
         self.items += 1 if item.is_next and not siblings else 2  # it may have cut another one in two
         self.steps += self.growth * (self.items - items_before)
         if siblings and (siblings[-1].first != item.right or self._is_contested(item.left)):
@@ -134,6 +146,14 @@ class Competition:
             self.latest[client] = (*self._latest_of(client)[1 - LATEST_MAX :], here)
         else:
             self.apart.add(item.first)
+
+    def _scan(self, left: int) -> None:
+        """Note that a string is cut in two after this clock, if it goes on there."""
+        at = bisect_right(self.cut_at, left)
+        before = self.cut_at[at - 1] if at else -1
+        self.scanned += min(self.longest, left - before)
+        if before != left:
+            self.cut_at.insert(at, left)
 
     def note_gap(self, first: int) -> None:
         """Note clocks of which all is forgotten: nothing can stand beside them."""
@@ -163,6 +183,7 @@ class Competition:
         self.latest.update(added.latest)
         self.points |= added.points
         self.items, self.placed, self.looked_at = added.items, added.placed, added.looked_at
+        self.longest, self.largest, self.cut_at = added.longest, max(self.largest, added.largest), added.cut_at
         self.steps, self.growth = added.steps, added.growth
 
     def copy(self) -> Competition:
@@ -233,11 +254,12 @@ def _looked_at(one: int, one_right: int | None, other: int, other_right: int | N
 
 
 class Exact(NamedTuple):
-    """The bound, by how much one more item may raise it, and how many items there are."""
+    """The bound, by how much one more item may raise it, how many items there are, and how long the longest is."""
 
     steps: int
     growth: int
     items: int = 0
+    longest: int = 0
 
 
 def counted(state: bytes, root: str) -> Steps[Exact]:
@@ -285,7 +307,8 @@ def exact(items: Iterable[Placed]) -> Steps[Exact]:
         of_group = yield from _count(group, weights)
         steps, growth = steps + of_group.steps, growth + of_group.growth
         yield
-    return Exact(steps, growth, len(held))
+    longest = max((item.end - item.first for item in held.values()), default=0)
+    return Exact(steps, growth, len(held), longest)
 
 
 def _holder(starts: list[int], left: Left) -> int | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.yjs_library import edited_by, fresh_updates, new_doc, text_of
+from crdtsync.wire.tokens import decode_dot
+from crdtsync.wire.yjs.encoding import read_sections
 from crdtsync.wire.yjs.lib0 import written_uint
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
@@ -172,19 +175,61 @@ def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch
     assert texts_of(node) == ["b" * 19 + "ab" * 21]
 
 
-def test_an_edit_that_cuts_a_long_text_in_many_pieces_is_refused(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Yjs library moves what follows each cut. What stands alone already is deleted without one."""
+LONG = "ab" * 50_000
+
+
+def insertions(places: Sequence[int], client: int) -> list[bytes]:
+    """After these characters of a pasted text, one by one in this order."""
+    (first,) = fresh_updates(LONG, b"", 10**6)
+    ((of, _),) = read_sections(first)[0].items()
+    return [update_of([Item((client, n), (of, at), (of, at + 1))]) for n, at in enumerate(places)]
+
+
+def test_places_of_a_long_string_are_dear_from_its_end_on(node: Host) -> None:
+    """To find one, the Yjs library goes through the string from its beginning, or from where it was cut last."""
     agent = node.agent()
-    document = write(agent, seed())
-    state = agent.ask("text_read", key="t")["update"]
-    monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_MAX", 10 * len(state))
-    write(agent, edited_by(state, [(at, at + 1, "") for at in range(0, 80, 2)], 8), document)
-    assert texts_of(node) == ["a" * (ITEMS - 40)]
-    agent.do("text_apply", key="long", update=fresh_updates("ab" * len(state), b"", 10**6)[0])
-    told = agent.ask("text_read", key="long")
-    edit = edited_by(told["update"], [(at, at + 1, "") for at in range(0, 80, 2)], 8)
-    with pytest.raises(Refusal, match="change so many places of a document of"):
-        agent.do("text_apply", key="long", document=told["document"], update=edit)
+    write(agent, fresh_updates(LONG, b"", 10**6)[0])
+    upwards = range(30_000, 96_000, 50)
+    with pytest.raises(Refusal, match="many places of a long string"):
+        write(agent, together(insertions(upwards[::-1], 6)))
+    write(agent, together(insertions(upwards, 6)))
+
+
+def test_so_are_the_edits_of_one_request(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_MAX", 20 * len(LONG))
+    agent = node.agent()
+    write(agent, fresh_updates(LONG, b"", 10**6)[0])
+    upwards = range(50_000, 90_000, 500)
+    with pytest.raises(Refusal, match="many places of a long string"):
+        batch(agent, *insertions(upwards[::-1], 6))
+    batch(agent, *insertions(upwards, 6))
+    batch(agent, *insertions(upwards[:20:-1], 7)[:10])
+
+
+def together(updates: list[bytes]) -> bytes:
+    """One update of those of one client."""
+    doc = new_doc()
+    doc.apply_update(fresh_updates(LONG, b"", 10**6)[0])
+    before = doc.get_state()
+    for update in updates:
+        doc.apply_update(update)
+    return doc.get_update(before)
+
+
+def test_edits_of_many_parts_have_a_text_stored_whole(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next load makes them all anew, in one turn."""
+    monkeypatch.setattr("crdtsync.core.text.document_cache.STATE_EVERY_PARTS", 100)
+    agent = node.agent()
+    document = write(agent, fresh_updates("ab" * 1000, b"", 99_999)[0])
+    held = node.replica.documents.get(decode_dot(document))
+    for number in range(6):
+        state = agent.ask("text_read", key="t")["update"]
+        write(agent, edited_by(state, [(at, at, "x") for at in range(0, 1800, 90)], 8 + number), document)
+        assert held.work_since_state < 100
+    node.restart()
+    held = node.replica.documents.get(decode_dot(document))
+    assert len(held.read()) == 2000 + 6 * 20
+    assert held.updates_since_state <= 4
 
 
 def crowd(agent: Agent, pieces: int) -> Any:
