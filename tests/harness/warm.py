@@ -78,13 +78,17 @@ class WarmStart:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
+        self.address = f"crdtsync-warm-{os.getpid()}-{theirs.fileno()}"
         self._lock = threading.Lock()
         self._heeded = _heeded(os.environ)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
-        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(f"\0{self.address}")
+            listening.listen(64)
+            numbers = [theirs.fileno(), listening.fileno()]
+            command = [sys.executable, "-P", __file__, *map(str, numbers)]
             self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=numbers, start_new_session=True
             )
         atexit.register(self._end)
 
@@ -181,6 +185,37 @@ def run_to_end(
         return subprocess.CompletedProcess(process.args, status, stdout.read(), stderr.read())
 
 
+_STAND_IN = """
+import json, os, signal, socket, sys
+address, imports, program, *arguments = sys.argv[1:]
+asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+asking.connect(chr(0) + address)
+status, theirs = os.pipe()
+order = {"program": program, "arguments": arguments, "imports": imports.split(), "directory": os.getcwd()}
+socket.send_fds(asking, [json.dumps(order | {"environment": dict(os.environ)}).encode()], [0, 1, 2, theirs])
+os.close(theirs)
+for stream in (0, 1, 2):
+    os.close(stream)
+pid = int.from_bytes(os.read(status, 4), "big")
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+ended = int.from_bytes(os.read(status, 4), "big")
+if os.WIFSIGNALED(ended):
+    signal.signal(os.WTERMSIG(ended), signal.SIG_DFL)
+    os.kill(os.getpid(), os.WTERMSIG(ended))
+os._exit(os.waitstatus_to_exitcode(ended))
+"""
+"""A process for those who start one by themselves: it has another forked with its streams, and ends as that ends."""
+
+
+def stand_in(program: str, cold: Sequence[str], *imports: str) -> list[str]:
+    """A command that does what ``cold`` does, forked from a process that has also imported ``imports``."""
+    warm = warm_start(os.environ)
+    if warm is None:
+        return list(cold)
+    return [sys.executable, "-I", "-S", "-c", _STAND_IN, warm.address, " ".join(imports), program]
+
+
 def _heeded(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_HEEDED_AT_START)}
 
@@ -188,19 +223,31 @@ def _heeded(environment: Mapping[str, str]) -> dict[str, str]:
 # -- in the process that forks -----------------------------------------------------------------------------------------
 
 
-def _serve(asked: socket.socket) -> tuple[str, list[str]]:
+def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[str]]:
     """Fork until nobody can ask any more. Returns in the forked process, with what it is to be."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those who look after the forked: nobody waits for them
     while True:
-        data, handed, _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 4)
-        if not data:
-            os._exit(0)
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            asked.close()
-            return _look_after(json.loads(data), handed)
-        for each in handed:
-            os.close(each)
+        for ready in select.select([asked, listening], [], [])[0]:
+            asking = ready if ready is asked else ready.accept()[0]
+            data, handed, _, _ = socket.recv_fds(asking, REQUEST_BYTES_MAX, 4)
+            if asking is not asked:
+                asking.close()
+            elif not data:
+                os._exit(0)
+            if not data:  # a stand-in that was killed before it could ask
+                continue
+            order = json.loads(data)
+            for name in order.get("imports", ()):
+                if name not in sys.modules:
+                    importlib.import_module(name)
+                    gc.freeze()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                asked.close()
+                listening.close()
+                return _look_after(order, handed)
+            for each in handed:
+                os.close(each)
 
 
 def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str]]:
@@ -254,7 +301,7 @@ def _import_all() -> None:
 
 
 def _main() -> None:
-    asked = socket.socket(fileno=int(sys.argv[1]))
+    asked, listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
     from crdtsyncd.main import main as daemon
 
@@ -262,7 +309,7 @@ def _main() -> None:
     gc.freeze()  # a collection in a fork would touch, and so copy, every page of it
 
     programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
-    program, arguments = _serve(asked)
+    program, arguments = _serve(asked, listening)
     sys.argv = [program if program in programs else "crdtsyncd", *arguments]
     programs.get(program, lambda: exec(program, {}))()  # a test's own
 

@@ -30,7 +30,8 @@ from crdtsync.sessions import Sessions
 from tests.harness import wait_until
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
-from tests.harness.shell import Shell
+from tests.harness.shell import PROGRAM, Shell
+from tests.harness.warm import stand_in
 
 pytestmark = pytest.mark.integration
 
@@ -38,8 +39,10 @@ pytestmark = pytest.mark.integration
 @asynccontextmanager
 async def attached(daemon: Daemon, *arguments: str) -> AsyncIterator[McpClient]:
     """A client of ``crdtsync mcp serve``, as a coding agent starts it."""
-    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), *arguments]
-    server = StdioServerParameters(command=sys.executable, args=command)
+    command, *options = stand_in("crdtsync", PROGRAM, "crdtsync.mcp.server")
+    server = StdioServerParameters(
+        command=command, args=[*options, "mcp", "serve", "--socket", str(daemon.socket), *arguments]
+    )
     async with McpClient(stdio_client(server)) as client:
         yield client
 

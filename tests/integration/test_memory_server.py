@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 from tests.harness.npm import installed
-from tests.harness.shell import Shell
+from tests.harness.shell import PROGRAM, Shell
+from tests.harness.warm import stand_in
 
 pytestmark = pytest.mark.integration
 
@@ -26,8 +26,9 @@ MAIN = "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
 
 
 def served(daemon: Daemon, agent: str = "ann") -> McpClient:
-    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--memory-server", "--socket", str(daemon.socket)]
-    return McpClient(stdio_client(StdioServerParameters(command=sys.executable, args=[*command, "--agent", agent])))
+    command, *options = stand_in("crdtsync", PROGRAM, "crdtsync.mcp.server")
+    options += ["mcp", "serve", "--memory-server", "--socket", str(daemon.socket), "--agent", agent]
+    return McpClient(stdio_client(StdioServerParameters(command=command, args=options)))
 
 
 async def call(client: McpClient, tool: str, arguments: dict[str, Any]) -> Any:
