@@ -7,6 +7,7 @@ sender would have seen, had he sat there.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from crdtsync.coordination.cards import PRESENCE
-from crdtsync.errors import Refused, Timeout
+from crdtsync.errors import CrdtSyncError, Refused, Timeout
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.blocking import Sessions
 from crdtsync.sessions.conversation.record import USER, Item, Text
 from crdtsync.sessions.handing_over import HandedOver, conversation
+from crdtsync.sessions.redaction.own import own_patterns
+from crdtsync.sessions.redaction.redactor import Redactor
 from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
 from crdtsync.sessions.saved.pieces import Tree, lines_of
 
@@ -65,13 +68,16 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
     """Have a saved session handed over on another host, by the receiver of ``user`` there; ``options`` are those of
     :meth:`~crdtsync.sessions.Sessions.handover`. The new session's file is flushed there on return.
 
-    Raises :class:`~crdtsync.errors.Refused` if nobody receives there or the hand-over fails, and
+    Raises :class:`~crdtsync.errors.Refused` if nobody receives there, a path holds a secret or the hand-over fails, and
     :class:`~crdtsync.errors.Timeout` if nothing is heard in time: then it may still be done.
     """
     receivers = [(one.node, one.status) for one in client.who() if one.role == RECEIVER]
     if (host, user) not in receivers:
         there = ", ".join(f"{who}@{where}" for where, who in receivers) or "nobody"
         raise Refused(f"{user}@{host} receives no sessions ({there} does): let crdtsync session receive run there")
+    told = json.dumps(options, default=str)
+    if _without_secrets(told) != told:
+        raise Refused(f"a path holds a secret, and moves are stored: say handover on {host}")
     key = f"{MOVES}{host}/{user}/{uuid4().hex}"
     client.put_task(key, {"session": saved.id, "options": options, "token": client.token}, attempts=1)
     until_s = time.monotonic() + timeout_s
@@ -101,8 +107,16 @@ def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> W
 
     def carry_out(job: Job) -> dict[str, Any]:
         client.wait(job.input["token"], timeout=MOVE_S)
-        made = Sessions(client).handover(job.input["session"], **job.input["options"])
+        try:
+            made = Sessions(client).handover(job.input["session"], **job.input["options"])
+        except (CrdtSyncError, OSError) as error:
+            raise Refused(_without_secrets(str(error))) from error
         done(made)
-        return made.plain()
+        result: dict[str, Any] = json.loads(_without_secrets(json.dumps(made.plain())))
+        return result
 
     return client.work(f"{MOVES}{host}/{user}/**", carry_out)
+
+
+def _without_secrets(told: str) -> str:
+    return Redactor(own_patterns()).text(told)

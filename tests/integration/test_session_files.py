@@ -621,8 +621,18 @@ def test_one_command_moves_a_session_to_another_host_where_its_user_lets_it(flee
         assert moved["command"] in again.out
         failed = fleet.ann(*move, "--budget", "1")
         assert f"{user}@{pair[1].name}: the newest turn alone" in failed.err
+        secret = bob.path / f"api-{TOKEN}"
+        refused = fleet.ann(*move[:-3], str(secret), *move[-2:])
+        assert (refused.status, "a path holds a secret" in refused.err) == (4, True)
         away = fleet.ann(*move[:-3], str(bob.work / "away"), *move[-2:], "--dry-run")
         assert f"{bob.work}/away is not there" in away.err
+    secret.mkdir()
+    fleet.bob.environment["HOME"] = str(secret)
+    with fleet.bob.start("session", "receive", "--json") as receive:
+        wait_until(lambda: fleet.ann(*move[:7], *move[-2:]).status == 0, what="bob receives in another home")
+        assert TOKEN in receive.event()["path"]
+    stored = repr(list(pair[0].client("ann").tasks("session-moves/")))
+    assert (MARK.decode() in stored, TOKEN in stored) == (True, False)
 
 
 def test_sessions_are_private_until_shared_and_old_ones_go(daemon: Daemon, ann: Home):
