@@ -58,7 +58,7 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     if family is not None and family.before(target):
         update = _placed(draft, family, target, update)
         summary = draft.check_edit(target, update)
-    draft.replica.documents.get(target).check_author(update, summary)
+    draft.replica.documents.get(target).check_author(update, summary, draft.edits_of(target).repeated(summary))
     draft.lengths.check(key, target, update, summary)
     markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
     draft.add(text_op(key, None, document, update, markers))

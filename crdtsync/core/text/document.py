@@ -217,19 +217,20 @@ class Document:
         """How many items it has at most with an edit that was judged on top of what it holds."""
         return summary.competition.items - self._items_over
 
-    def check_author(self, update: bytes, summary: UpdateSummary) -> None:
-        """Refuse an update that says something else of ids than the document does: the Yjs library would drop that part
-        of it without a word. What repeats much is not compared.
+    def check_author(self, update: bytes, summary: UpdateSummary, before: Sequence[bytes] = ()) -> None:
+        """Refuse an update that says something else of ids than the document does, or than the edits ``before``: the
+        Yjs library would drop that part of it without a word. What repeats much is not compared.
 
         :raises InvalidValue: it does.
         """
         clocks = self.outline()
         repeated = {client: first for client, (first, _) in summary.ranges.items() if first < clocks.get(client, 0)}
         units = sum(clocks[client] - first for client, first in repeated.items())
-        if not repeated or units > REPEATED_UNITS_MAX:
-            return
-        state = encode_state_vector({**clocks, **repeated})
-        found = contradiction(update, self._read(lambda doc: doc.get_update(state)))
+        held = [*before]
+        if repeated and units <= REPEATED_UNITS_MAX:
+            state = encode_state_vector({**clocks, **repeated})
+            held.append(self._read(lambda doc: doc.get_update(state)))
+        found = next(filter(None, (contradiction(update, other) for other in held)), None)
         if found is not None:
             raise InvalidValue(
                 f"clock {found[1]:,} of the Yjs client id {found[0]} is another character already: two programs have "

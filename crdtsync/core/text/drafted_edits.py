@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidValue, TooLarge
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ MOVED_BYTES_MAX = 105_000_000
 """Of strings that the edits of one request cut in two, each as often as it is cut: the Yjs library takes 0.5 ms a
 million.
 """
+
+
+REPEATED_EDITS_MAX = 8
+"""Edits of one request that may say something of the same characters: each is compared with those before it."""
 
 
 class EditWork:
@@ -97,6 +101,24 @@ class DraftedEdits:
         for update in self.updates[len(self._summaries) :]:
             self._note(validate_update(update, self._outline))
         return self._outline
+
+    def repeated(self, summary: UpdateSummary) -> list[bytes]:
+        """Those that insert what an update inserts, too, which is judged on top of them.
+
+        :raises InvalidValue: there are too many.
+        """
+        found = [
+            update
+            for update, known in zip(self.updates, self._summaries, strict=False)
+            if any(
+                first < known.ranges[client][1] and end > known.ranges[client][0]
+                for client, (first, end) in summary.ranges.items()
+                if client in known.ranges
+            )
+        ]
+        if len(found) > REPEATED_EDITS_MAX:
+            raise InvalidValue("too many edits of this request repeat each other: send each once", path="$")
+        return found
 
     def summary(self, number: int, update: bytes) -> UpdateSummary | None:
         """What judging the edit of that number has found, if it was judged and is this one."""

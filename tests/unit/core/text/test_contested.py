@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
-from crdtsync.core.text.yjs_library import edited_by, fresh_updates, new_doc, text_of
+from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
+from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs.encoding import read_sections
 from crdtsync.wire.yjs.lib0 import written_uint
@@ -204,6 +205,19 @@ def test_so_are_the_edits_of_one_request(node: Host, monkeypatch: pytest.MonkeyP
         batch(agent, *insertions(upwards[::-1], 6))
     batch(agent, *insertions(upwards, 6))
     batch(agent, *insertions(upwards[:20:-1], 7)[:10])
+
+
+def test_edits_of_one_request_that_are_two_authors_under_one_id_are_refused(node: Host) -> None:
+    """The Yjs library would drop the second without a word. Twice the same is there once."""
+    agent = node.agent()
+    first, other = (edited_by(NO_CHANGE, [(0, 0, text)], 7) for text in "ab")
+    with pytest.raises(Refusal, match=r"clock 0 of the Yjs client id 7 is another character already"):
+        batch(agent, first, other)
+    assert texts_of(node) == []
+    batch(agent, first, first)
+    assert texts_of(node) == ["a"]
+    with pytest.raises(Refusal, match="repeat each other"):
+        batch(agent, *[update_of([Item((8, 0), None, None)])] * (REPEATED_EDITS_MAX + 2))
 
 
 def together(updates: list[bytes]) -> bytes:
