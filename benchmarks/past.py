@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from hashlib import blake2b
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,6 +27,7 @@ from benchmarks.daemons import Daemon, Daemons
 from benchmarks.gauges import private_bytes
 from crdtsync.client import AsyncClient
 
+MIB = 1024 * 1024
 VALUE_BYTES = 50_000
 BATCH = 20
 SMALL_BATCH = 500
@@ -87,6 +91,54 @@ def copied(source: Path, target: Path) -> float:
     return perf_counter() - started_s
 
 
+def stored_twice(source: Path, place: Path) -> float:
+    """How long SQLite takes to store bytes twice, as log and state, flushed after each MiB: less than that a put cannot
+    take as long as both stand in a database.
+    """
+    with TemporaryDirectory(dir=place) as directory, closing(sqlite3.connect(Path(directory) / "twice.db")) as db:
+        db.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 1000"):
+            db.execute(f"PRAGMA {pragma}")
+        for table in ("log", "state"):
+            db.execute(f"CREATE TABLE {table} (n INTEGER PRIMARY KEY, v BLOB)")
+        with source.open("rb") as file:
+            started_s = perf_counter()
+            while piece := file.read(MIB):
+                db.execute("BEGIN")
+                for table in ("log", "state"):
+                    db.execute(f"INSERT INTO {table} (v) VALUES (?)", (piece,))
+                db.execute("COMMIT")
+            return perf_counter() - started_s
+
+
+def served(database: Path, values: int) -> list[float]:
+    """How long another process takes to read each row, hash it, and hand it over through a socket, and no more."""
+    here, there = socket.socketpair()
+    server = get_context("fork").Process(target=_serve, args=(database, here, there), daemon=True)
+    server.start()
+    there.close()
+    taken, buffer = [], memoryview(bytearray(VALUE_BYTES))
+    for n in range(values):
+        started_s = perf_counter()
+        here.send(f"{n}".encode())
+        got = 0
+        while got < VALUE_BYTES:
+            got += here.recv_into(buffer[got:])
+        taken.append(perf_counter() - started_s)
+    here.close()
+    server.join()
+    return taken
+
+
+def _serve(database: Path, theirs: socket.socket, own: socket.socket) -> None:
+    theirs.close()
+    with closing(sqlite3.connect(database)) as db:
+        while key := own.recv(16):
+            (value,) = db.execute("SELECT v FROM t WHERE k = ?", (key.decode(),)).fetchone()
+            blake2b(value, digest_size=32).digest()
+            own.sendall(value)
+
+
 async def read_all(client: AsyncClient, key: str) -> None:
     """All bytes of a blob."""
     blob = await client.get_blob(key)
@@ -100,9 +152,10 @@ async def of_blobs(clients: list[AsyncClient], place: Path, megabytes: int, roun
     here, there = clients
     source = place / "source"
     source.write_bytes(os.urandom(megabytes * 1_000_000))
-    puts, gets, copies, sent = [], [], [], []
+    puts, gets, copies, stored, sent = [], [], [], [], []
     for number in range(rounds):
         copies.append(copied(source, place / "copy"))
+        stored.append(stored_twice(source, place))
         started_s = perf_counter()
         token = await here.put_blob(f"blob/{number}", source, timeout=60)
         puts.append(perf_counter() - started_s)
@@ -113,6 +166,7 @@ async def of_blobs(clients: list[AsyncClient], place: Path, megabytes: int, roun
     what, copy_s = f"blob of {megabytes} MB", median(copies)
     return [
         Figure(f"put a {what}", median(puts), "copy and fsync", copy_s, 4),
+        Figure("the same", median(puts), "twice in SQLite, flushed after each MiB", median(stored), None),
         Figure(f"get a {what}", median(gets), "copy and fsync", copy_s, 2),
         Figure(f"put a {what}, until it is on a peer", median(sent), "50 MB/s", megabytes / 50, 1),
     ]
@@ -129,6 +183,7 @@ async def of_cold_values(client: AsyncClient, place: Path, values: int) -> list[
             started_s = perf_counter()
             db.execute("SELECT v FROM t WHERE k = ?", (f"{n}",)).fetchone()
             theirs.append(perf_counter() - started_s)
+    elsewhere = served(place / "rows.db", values)
     for start in range(0, values, BATCH):
         async with client.batch() as batch:
             for n in range(start, min(values, start + BATCH)):
@@ -137,6 +192,7 @@ async def of_cold_values(client: AsyncClient, place: Path, values: int) -> list[
     small = [await timed(lambda: client.get("small")) for _ in range(values)]
     return [
         Figure("get of 50 kB, in no cache", median(ours), "a row of SQLite in the same process", median(theirs), 3),
+        Figure("the same", median(ours), "a row of another process, hashed", median(elsewhere), None),
         Figure("the same", median(ours), "a get of 1 kB", median(small), None),
     ]
 
