@@ -349,6 +349,20 @@ def test_what_was_there_before_is_found_and_migrated(crdtsync: Shell) -> None:
     assert run("schema", "check", "plan/").out.splitlines() == ['plan/log\ttype\t$\tis not of type "object"']
 
 
+def test_what_is_written_under_the_new_schema_is_not_migrated(crdtsync: Shell) -> None:
+    """It is passed over though it names no version, as a plain set does; what does not fit, or is older, is not."""
+    run = crdtsync
+    for n in range(2):
+        run.ok("set", f"plan/{n}", '{"name": "old"}')
+    run.ok("schema", "set", "plan/*", "--version", "2", "--json-schema", "-", stdin='{"type": "object"}')
+    run.ok("set", "plan/1", '{"title": "new"}')
+    run.ok("set", "plan/2", '{"title": "new"}')
+    code = "import json, sys; print(json.dumps({'title': json.load(sys.stdin).get('name')}))"
+    migrated = run.ok("schema", "migrate", "plan/*", "--", sys.executable, "-c", code)
+    assert migrated.startswith("1 migrated to version 2, 2 were there")
+    assert [run.ok("get", f"plan/{n}") for n in range(3)] == ['{"title": "old"}', *['{"title": "new"}'] * 2]
+
+
 def test_the_command_line_follows_the_policy(crdtsync: Shell) -> None:
     """Exit statuses, lists, and what to do next."""
     run = crdtsync

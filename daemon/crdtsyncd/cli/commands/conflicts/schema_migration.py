@@ -76,9 +76,10 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
 
     PATTERN has a schema with a version. CMD finds the value of one key as JSON on its stdin, and prints the new one. It
     is written only if nothing else was written meanwhile, and carries the version in its meta. So a migration that was
-    cut off goes on where it was when it is run again, and does nothing when all is done. Keys whose value was migrated
-    are passed over, and so are those that are no registers, have siblings, or belong to a more specific pattern: the
-    last line says how many. If CMD fails, or prints what does not fit, it ends there, with the key's name.
+    cut off goes on where it was when it is run again, and does nothing when all is done. Keys whose value was migrated,
+    or was written since the schema was declared and fits, are passed over, and so are those that are no registers, have
+    siblings, or belong to a more specific pattern: the last line says how many. If CMD fails, or prints what does not
+    fit, it ends there, with the key's name.
 
     \b
     Examples:
@@ -103,7 +104,7 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
                 if schemas.pattern_of(listed.key) != pattern:
                     continue
                 try:
-                    counts[_bring_over(client, listed.key, version, migrated, is_dry=dry_run)] += 1
+                    counts[_bring_over(client, listed.key, version, schemas.follows, migrated, is_dry=dry_run)] += 1
                 except CommandFailed as error:
                     what = error.message.removesuffix("; nothing was written")
                     stay = "" if dry_run else f"; {counts['migrated']:,} were migrated before, and stay"
@@ -119,15 +120,24 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
 
 
 def _bring_over(
-    client: Session, key: str, version: int, migrated: Callable[[Entry], object], *, is_dry: bool
+    client: Session,
+    key: str,
+    version: int,
+    follows: Callable[[Entry], bool],
+    migrated: Callable[[Entry], object],
+    *,
+    is_dry: bool,
 ) -> Literal["migrated", "current", "left"]:
     """What was done with a key. If somebody writes it meanwhile, it is looked at anew."""
     while True:
         entry = client.entry(key)
-        if entry is None or (entry.meta or {}).get(VERSION, 0) >= version:
+        marked = None if entry is None else (entry.meta or {}).get(VERSION)
+        if entry is None or (marked is not None and marked >= version):
             return "current"
         if entry.kind != "register" or entry.siblings:
             return "left"
+        if marked is None and follows(entry):
+            return "current"
         new = migrated(entry)
         if is_dry:
             return "migrated"
@@ -175,6 +185,12 @@ class DeclaredSchemas:
             raise absent(f"{pattern!r} has no schema with a version: crdtsync schema set {pattern!r} --version 2 …")
         declared = self._patterns[pattern]
         return schema.version, declared.text if declared.is_exact else declared.prefix
+
+    def follows(self, entry: Entry) -> bool:
+        """Whether a value was written since its schema was declared, and fits: commands say no version."""
+        declared = self._declared[self.pattern_of(entry.key)].time
+        is_later = entry.time is not None and declared is not None and entry.time >= declared
+        return is_later and not any(self.of_value(entry.key, entry.value))
 
     def misfits(self, client: Session, listed: Entry) -> Iterator[Misfit]:
         """What of a key does not fit."""
