@@ -173,6 +173,19 @@ def test_whoever_holds_it_is_told_at_the_end_of_its_time_though_the_daemon_does_
         daemon.thaw()
 
 
+def test_a_lease_that_holds_its_key_takes_it_no_second_time_and_goes_on(daemon: Daemon):
+    state = daemon.client("ann")
+    with state.claim("task/1") as lease:
+        fence = lease.fence
+        with pytest.raises(InvalidRequest, match="already"):
+            lease.acquire()
+        lease.check()
+        assert lease.fence == fence
+    with lease:
+        assert lease.fence > fence
+    assert state.claims() == []
+
+
 def test_a_claim_outlasts_a_restart_of_its_daemon(daemon: Daemon):
     with daemon.client("ann").claim("task/1", ttl=30) as lease:
         daemon.stop()

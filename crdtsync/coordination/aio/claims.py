@@ -139,7 +139,9 @@ class AsyncLease:
         """Claim the key. On return it is on this host's disk, and all hosts that could be reached have agreed.
 
         :raises ClaimHeld: somebody else holds it, at the end of the time that was to be waited.
+        :raises InvalidRequest: this lease holds it already.
         """
+        self._check_free()
         until_s = time.monotonic() + self._wait_s
         try:
             return await self._take()
@@ -157,6 +159,10 @@ class AsyncLease:
                     over_s = await self._over_in_s()
                 with suppress(Timeout):
                     await events.next(timeout=min(left_s, over_s))
+
+    def _check_free(self) -> None:
+        if self.is_held:
+            raise InvalidRequest(f"this lease holds {self.key!r} already: call claim() for another one")
 
     async def release(self) -> bool:
         """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""

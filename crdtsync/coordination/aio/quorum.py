@@ -72,7 +72,9 @@ class AsyncQuorumLease(AsyncLease):
 
         :raises ClaimHeld: somebody else holds it, at the end of the time that was to be waited.
         :raises Timeout: too few voters have answered until then.
+        :raises InvalidRequest: this lease holds it already.
         """
+        self._check_free()
         until_s = time.monotonic() + self._wait_s
         random = Random(uuid4().bytes)
         while True:

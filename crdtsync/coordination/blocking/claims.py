@@ -141,7 +141,9 @@ class Lease:
         """Claim the key. On return it is on this host's disk, and all hosts that could be reached have agreed.
 
         :raises ClaimHeld: somebody else holds it, at the end of the time that was to be waited.
+        :raises InvalidRequest: this lease holds it already.
         """
+        self._check_free()
         until_s = time.monotonic() + self._wait_s
         try:
             return self._take()
@@ -159,6 +161,10 @@ class Lease:
                     over_s = self._over_in_s()
                 with suppress(Timeout):
                     events.next(timeout=min(left_s, over_s))
+
+    def _check_free(self) -> None:
+        if self.is_held:
+            raise InvalidRequest(f"this lease holds {self.key!r} already: call claim() for another one")
 
     def release(self) -> bool:
         """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
