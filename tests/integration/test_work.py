@@ -166,6 +166,31 @@ def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_pa
     assert shell.ok("work", "tasks/**", "--drain", "--", "true") == "tasks/1: done"
 
 
+def test_an_interrupt_of_the_terminal_goes_to_the_worker_which_ends_all_that_its_command_has_started(
+    daemon: Daemon, tmp_path: Path
+):
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("task", "put", "tasks/1", "1", "--attempts", "1")
+    script = "echo $$ >&2; sleep 600; echo late"  # the shell waits for another process, which holds its stdout open
+    with shell.start("work", "tasks/**", "--", "sh", "-c", script) as run:
+        assert run.process.stderr is not None
+        assert os.getpgid(int(run.process.stderr.readline())) != os.getpgid(run.process.pid)
+        run.process.send_signal(signal.SIGINT)
+        assert (run.line(), run.process.wait()) == ("tasks/1: given back\n", 0)
+
+
+def test_a_task_whose_claim_is_taken_away_is_given_back_though_its_command_fails(daemon: Daemon, tmp_path: Path):
+    state = daemon.client("ann")
+    state.put_task("tasks/1", attempts=1)
+    shell = Shell(daemon.socket, tmp_path)
+    with shell.start("work", "tasks/**", "--", "sh", "-c", "echo begun >&2; exec sleep 600") as run:
+        assert run.process.stderr is not None
+        assert run.process.stderr.readline() == b"begun\n"
+        assert state.release("tasks/1")
+        assert run.line() == "tasks/1: given back\n"
+        assert run.process.stderr.readline() == b"begun\n", "it is open again, and the attempt did not count"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl(2)")
 @pytest.mark.parametrize("command", [["work", "tasks/**"], ["claim", "tasks/1"]], ids=["work", "claim"])
 def test_the_command_of_who_is_killed_is_told_to_end(daemon: Daemon, tmp_path: Path, command: list[str]):
@@ -227,7 +252,7 @@ def test_a_claim_that_is_over_before_the_handler_begins_costs_no_attempt(
     state = daemon.client("ann")
     state.put_task("tasks/1", backoff=3600)
     held = iter([False])  # as where the process was starved between its claim and this
-    monkeypatch.setattr(Lease, "is_held", property(lambda _: next(held, True)))
+    monkeypatch.setattr(Lease, "is_held", property(lambda lease: lease._version is not None and next(held, True)))
     begun: list[int] = []
     ended: list[str] = []
     worker = state.work("tasks/*", lambda job: begun.append(job.attempt))

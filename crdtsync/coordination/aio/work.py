@@ -193,12 +193,12 @@ class AsyncWorker:
             return
         try:
             result = await call(self._handler, AsyncJob(task, task.attempts, lease))
-        except GiveBack:
-            not_before_ms = 0 if self._is_stopped else _now()[0] + backoff_ms(task)  # else it might go round for ever
-            await self._give_back(task, version, lease, not_before_ms)
-            return
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
-            await self._end(task, version, _failure(task, error), lease)
+            if isinstance(error, GiveBack) or not lease.is_held:  # whoever has lost it may have failed by that
+                rests = not self._is_stopped  # else it might go round for ever
+                await self._give_back(task, version, lease, _now()[0] + backoff_ms(task) if rests else 0)
+            else:
+                await self._end(task, version, _failure(task, error), lease)
             return
         try:
             await self._end(task, version, task.record(state=DONE, result=result, error=""), lease)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -48,6 +49,9 @@ def check(command: Sequence[str]) -> None:
 class Child:
     """One run of a command; with ``content`` on its stdin, its stdout is in ``output`` at the end. ``is_late``: it was
     ended since it took too long.
+
+    One with ``content`` is the first of a process group: Ctrl-C of a terminal goes to whoever started it alone, who
+    ends it, with all that it has started itself.
     """
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], content: bytes | None = None) -> None:
@@ -57,6 +61,7 @@ class Child:
                 env={**os.environ, **variables},
                 stdin=None if content is None else subprocess.PIPE,
                 stdout=None if content is None else subprocess.PIPE,
+                process_group=None if content is None else 0,
                 preexec_fn=end_with_parent,  # noqa: PLW1509  # one call of the system, made ready before the fork
             )
         except FileNotFoundError:
@@ -71,7 +76,14 @@ class Child:
 
     def end(self) -> None:
         """Tell it to end: SIGTERM. From any thread."""
-        self.process.terminate()
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        if self._content is None:
+            self.process.send_signal(number)
+        elif self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
 
     def wait(self, limit_s: float | None = None) -> int:
         """Until it has ended, by itself or after so long; its exit status, as a shell has it."""
@@ -82,7 +94,7 @@ class Child:
             try:
                 self.process.communicate(timeout=END_S)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                self._signal(signal.SIGKILL)
                 self.process.communicate()
             self.is_late = True
         status = self.process.returncode
