@@ -151,6 +151,9 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     assert (shell("task", "retry", "tasks/2").status, shell("task", "retry", "tasks/2").status) == (0, 1)
     limited = shell("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
     assert limited.out == "tasks/2: 'sleep' took longer than 0.2 s\n"
+    shell.ok("task", "retry", "tasks/2")
+    unreadable = shell("work", "tasks/2", "--drain", "--", "printf", "\\377")
+    assert unreadable.out == "tasks/2: 'printf' printed what is not UTF-8: print it as JSON\n"
 
 
 def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_path: Path):

@@ -70,7 +70,10 @@ class Working:
         if status:
             how = f"took longer than {self._limit_s:g} s" if child.is_late else f"failed with status {status}"
             raise TaskFailed(f"{self._command[0]!r} {how}")
-        return _result(child.output)
+        try:
+            return _result(child.output)
+        except UnicodeDecodeError:
+            raise TaskFailed(f"{self._command[0]!r} printed what is not UTF-8: print it as JSON") from None
 
     def tell(self, ended: Task) -> None:
         """Print how an attempt has ended."""
@@ -85,7 +88,7 @@ class Working:
 
 
 def _result(printed: bytes) -> object:
-    text = printed.decode(errors="replace").strip()
+    text = printed.decode().strip()
     try:
         return json_values.loads(text) if text else None
     except json_values.NotStorable:  # no JSON, so it is a text
