@@ -86,9 +86,9 @@ Rooms, top to bottom; each may import the rooms below it and never one above (``
 - ``crdt``: the observed-remove map of one space
 
 Where to look for what: a write is made durable after ``replica.replica`` has put its rows into
-``storage.write_batch``; siblings are ranked in ``crdt.read_policies``, asked through ``kinds.values``; a change
-goes out in ``sync.change_feed`` and comes in through ``sync.protocol`` to ``replica.replica``; a full disk is
-``Node.persist_failed`` and ``DiskSpace``.
+``storage.write_batch``; siblings are ranked in ``kinds.values``, by a policy of ``crdt.read_policies`` if a schema
+names one; a change goes out in ``sync.change_feed`` and comes in through ``sync.protocol`` to ``replica.replica``; a
+full disk is ``DiskSpace``, and ``Node.persist_failed`` if a commit found it out.
 
 May import: ``crdtsync.wire``, ``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``, and of the
 standard library nothing that does I/O, tells the time or draws random numbers.

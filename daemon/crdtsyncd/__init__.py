@@ -4,7 +4,7 @@ The core decides; the daemon carries out. One process, one event loop, one threa
 while the write-ahead log is checkpointed or a backup is copied.
 
 Open first: :class:`~crdtsyncd.loop.driver.Driver`, the only caller of the core's node, and in it ``feed`` and
-``_flush``: step what came in, commit, let it out. Then :mod:`crdtsyncd.storage.database` for what a commit is.
+``_take_turn``: step what came in, commit, let it out. Then :mod:`crdtsyncd.storage.database` for what a commit is.
 
 How it starts: ``main`` reads the options and has the settings read in another process; ``serve`` opens the
 database, makes the driver, listens on the agents' socket, and only then imports and starts what speaks to peers.

@@ -1,10 +1,11 @@
 """Access: who an agent is, what it may do, and how much of it.
 
 Example: ``agent:critic`` may read ``plan/**`` in the space ``team``. The critic asks for ``set plan/goal``. The
-table in ``requirements`` says that ``set`` needs the right ``WRITE`` on that key; the authorizer finds the agent's
-grant in that space; the rule gives it ``READ``; the request is refused before anything looks at the key.
+table of requests (:mod:`crdtsync.wire.requests`) says that ``set`` needs the right ``WRITE`` on that key; the
+authorizer finds the agent's grant in that space; the rule gives it ``READ``; the request is refused before anything
+looks at the key.
 
-Open first: ``requirements``, one table with a row for each request, then
+Open first: ``requirements``, which takes from that table what each request needs, then
 :class:`~crdtsync.core.access.authorizer.Guard`, whose ``check`` every request passes once. Rules, agents and quotas
 are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. What an agent may do is
 worked out at its first request in a space and kept with the agent; when records change, here or on another node,
@@ -12,8 +13,7 @@ what was kept is dropped, and what runs and may no longer is ended.
 
 Modules:
 
-- ``requirements``: which right each request needs, and on what. A request that is missing here is for the host
-  alone
+- ``requirements``: which right each request needs, and on what
 - ``authorizer``: the guard: who an agent is, and the checks
 - ``rules``: rules as they are looked up: a grant is what one agent may do in one space
 - ``records``: rules, agents and quotas as the cluster stores them, and how two that were written at once are merged

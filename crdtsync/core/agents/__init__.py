@@ -8,8 +8,8 @@ goes to ``Desk.replies``; the node hands it to the daemon with the next ``Ready`
 How a ``set`` goes: ``desk`` -> ``write_requests`` -> a change in ``crdtsync.core.replica.change_draft`` ->
 ``Replica.commit`` -> reply. With a write concern above 1 the reply waits in ``crdtsync.core.waiting``.
 
-To add a request: write its handler, name it in ``crdtsync.core.access.requirements`` (a request that is not in that
-table is for the host alone), and join it to the desk here, or from the node with ``Desk.add_requests``.
+To add a request: give it a row in :mod:`crdtsync.wire.requests`, whose docstring lists what else it takes, write its
+handler, and join that to the desk here, or from the node with ``Desk.add_requests``.
 
 Modules:
 

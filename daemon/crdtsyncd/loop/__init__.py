@@ -1,6 +1,6 @@
 """Loop: the turns of the event loop: what came in is stepped, one commit makes it durable, then all of it leaves.
 
-Open first: :class:`~crdtsyncd.loop.driver.Driver`. ``feed`` gives the node an event and asks for a turn; ``_flush``
+Open first: :class:`~crdtsyncd.loop.driver.Driver`. ``feed`` gives the node an event and asks for a turn; ``_take_turn``
 is the turn: ``node.ready()``, ``Store.commit``, ``deliver``, ``node.advance()``. Beside it only
 ``replay_quarantine``, which it calls, runs the node.
 

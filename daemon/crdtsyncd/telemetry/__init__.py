@@ -1,8 +1,8 @@
 """Telemetry: what the daemon tells of itself: logs and metrics.
 
 Open first: :func:`~crdtsyncd.telemetry.event_log.log`: one event a line on stderr, for people on a terminal, JSON
-otherwise. Then :func:`~crdtsyncd.telemetry.prometheus.exposition`, which makes the metrics from the node's status
-when somebody asks: nothing is kept for them.
+otherwise. Then :func:`~crdtsyncd.telemetry.prometheus.exposition`, which makes the metrics when somebody asks: from the
+node's status, and from the histograms that are kept of commits and turns.
 
 Example: a stranger tries to connect a thousand times in a minute. ``log_rate_limit`` logs the first refusals, then
 counts, and says with the next line how many it left out.
