@@ -26,6 +26,8 @@ VANISHED_MAX = 5
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 3600.0
 AFTER_MAX = 100
 ERROR_CHARS_MAX = 2000
+AT_MOST = {"error": "\U0010ffff" * ERROR_CHARS_MAX, "worker": "w" * 300}
+"""What is added to a task while it is worked on, where it is longest."""
 
 
 class TaskFailed(Exception):

@@ -14,7 +14,7 @@ import pytest
 
 from crdtsync import AsyncClient, Client
 from crdtsync.coordination import AsyncJob, GiveBack, Job, Lease, Task
-from crdtsync.errors import InvalidRequest, VersionMismatch
+from crdtsync.errors import InvalidRequest, TooLarge, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.shell import Running, Shell
 from tests.harness.workers import beside, in_threads
@@ -302,6 +302,19 @@ async def no_function() -> None:
 def test_a_task_that_no_worker_could_read_is_refused(daemon: Daemon, options: dict[str, Any]):
     with pytest.raises(InvalidRequest):
         daemon.client("ann").put_task("tasks/1", 1, **options)
+
+
+def test_a_task_has_room_for_the_error_of_its_worker(daemon: Daemon):
+    state = daemon.client("ann")
+    with pytest.raises(TooLarge):
+        state.put_task("tasks/1", "x" * 1_047_500)
+    state.put_task("tasks/1", "x" * 1_039_000, attempts=1)
+
+    def fail(_: Job) -> None:
+        raise ValueError("\U0001f600" * 5000)
+
+    assert state.work("tasks/*", fail).run(drain=True) == 0
+    assert one(state, "tasks/1").state == "failed"
 
 
 def test_one_key_may_stand_for_a_list_of_them(daemon: Daemon):

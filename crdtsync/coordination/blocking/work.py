@@ -12,12 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import Entry
+from crdtsync.client.values.encoding import encode
 from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.background.blocking import call, check_handler, wake_up, woken
 from crdtsync.coordination.blocking.claims import Lease
 from crdtsync.coordination.claim_record import PREFIX, Patience, claims_in
 from crdtsync.coordination.task_board import Board
 from crdtsync.coordination.task_record import (
+    AT_MOST,
     CLAIMED,
     DONE,
     FAILED,
@@ -251,6 +253,7 @@ def _is_there(task: Task, entry: Entry | None) -> bool:
 def put_task(state: Session, w: WriteConcern, *fields: Any) -> Written:  # Any: those of new_task
     """Put a task where there is none."""
     task = new_task(_now()[0], *fields)
+    encode(task.record(**AT_MOST))  # else no worker could store how it went
     return state.session().set(task.key, task.record(), if_absent=True, w=w)
 
 

@@ -133,6 +133,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         replaces it.
 
         :raises VersionMismatch: there is something under ``key``.
+        :raises TooLarge: ``input`` leaves no room for what its worker has to say.
         """
         from crdtsync.coordination.aio.work import put_task
 

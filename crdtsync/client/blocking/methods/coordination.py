@@ -135,6 +135,7 @@ class CoordinationMethods(Methods):
         replaces it.
 
         :raises VersionMismatch: there is something under ``key``.
+        :raises TooLarge: ``input`` leaves no room for what its worker has to say.
         """
         from crdtsync.coordination.blocking.work import put_task
 
