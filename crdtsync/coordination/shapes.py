@@ -113,23 +113,7 @@ def _same(value: object) -> object:
 
 def _field(name: str, hint: Any, default: Callable[[], object] | None, is_pydantic: bool) -> FieldShape:
     hint, notes = _bare(hint)
-    origin, arguments = get_origin(hint) or hint, get_args(hint)
-    kind, element = "register", _annotated(hint, notes) if is_pydantic else hint
-    if operator.add in notes:
-        if origin is list:
-            kind, element = "log", arguments[0] if arguments else Any
-        elif origin is int:
-            kind = "counter"
-        else:
-            raise InvalidRequest(f"{name}: operator.add is for a list (a log) or an int (a counter), not {hint!r}")
-    elif _TEXT in notes:
-        kind = "text"
-    elif origin in (set, frozenset):
-        kind, element = "set", arguments[0] if arguments else Any
-    elif origin is dict:
-        if arguments and arguments[0] is not str:
-            raise InvalidRequest(f"{name}: the names of a map are strings, not {arguments[0]!r}")
-        kind, element = "map", arguments[1] if arguments else Any
+    kind, element = _kind(name, hint, notes) or ("register", _annotated(hint, notes) if is_pydantic else hint)
     if default in (None, _absent):
         default = _EMPTY.get(kind, default)
     if kind in ("counter", "text"):
@@ -142,6 +126,29 @@ def _field(name: str, hint: Any, default: Callable[[], object] | None, is_pydant
     if kind == "map" and "$defs" in schema:  # references lead from the top
         whole = {"additionalProperties": {k: v for k, v in schema.items() if k != "$defs"}, "$defs": schema["$defs"]}
     return FieldShape(kind, whole or None, load, dump, default)
+
+
+def _kind(name: str, hint: Any, notes: Sequence[object]) -> tuple[str, Any] | None:
+    """Its kind and the type of its elements; None: it is a register."""
+    origin, arguments = get_origin(hint) or hint, get_args(hint)
+    if operator.add in notes:
+        if origin is list:
+            return "log", arguments[0] if arguments else Any
+        if origin is int:
+            return "counter", hint
+        raise InvalidRequest(f"{name}: operator.add is for a list (a log) or an int (a counter), not {hint!r}")
+    if _TEXT in notes:
+        return "text", hint
+    if origin in (set, frozenset):
+        element = arguments[0] if arguments else Any
+        if not _is_hashable(element):
+            raise InvalidRequest(f"{name}: a set holds what can be hashed: make {element!r} frozen, or the field a log")
+        return "set", element
+    if origin is dict:
+        if arguments and arguments[0] is not str:
+            raise InvalidRequest(f"{name}: the names of a map are strings, not {arguments[0]!r}")
+        return "map", arguments[1] if arguments else Any
+    return None
 
 
 def _annotated(hint: Any, notes: Sequence[object]) -> Any:
@@ -164,7 +171,11 @@ def _form(hint: Any, is_pydantic: bool) -> tuple[dict[str, Any], Callable[[Any],
     """The JSON Schema of a type, and the ways from and to what is stored."""
     if is_pydantic or _has_pydantic(hint):
         adapter = import_module("pydantic").TypeAdapter(hint)
-        return adapter.json_schema(), adapter.validate_python, partial(adapter.dump_python, mode="json")
+
+        def dump(value: Any) -> Any:
+            return adapter.dump_python(adapter.validate_python(value), mode="json")
+
+        return adapter.json_schema(), adapter.validate_python, dump
     return _schema(hint), partial(_loaded, hint), _dumped
 
 
@@ -178,6 +189,11 @@ def _has_pydantic(hint: Any, depth: int = 0) -> bool:
     hint, _ = _bare(hint)
     inner = _members(hint).values() if _is_record(hint) else get_args(hint)
     return _is_pydantic(hint) or any(_has_pydantic(one, depth + 1) for one in inner)
+
+
+def _is_hashable(hint: Any) -> bool:
+    hint, _ = _bare(hint)
+    return not is_typeddict(hint) and getattr(get_origin(hint) or hint, "__hash__", None) is not None
 
 
 def _is_record(hint: Any) -> bool:

@@ -86,13 +86,42 @@ class Endless:
     next: Endless | None
 
 
+@dataclass
+class BadSet:
+    found: set[Finding]
+
+
 @pytest.mark.parametrize(
     "shape, why",
-    [(BadCounter, "a counter"), (BadMap, "strings"), (BadType, "Pydantic"), (Endless, "Pydantic"), (int, "a model is")],
+    [
+        (BadCounter, "a counter"),
+        (BadMap, "strings"),
+        (BadType, "Pydantic"),
+        (Endless, "Pydantic"),
+        (BadSet, "BadSet.found: a set holds what can be hashed"),
+        (int, "a model is"),
+    ],
 )
 def test_what_is_no_model_says_which_field(shape: Any, why: str):
     with pytest.raises(InvalidRequest, match=why):
         fields_of(shape)
+
+
+def test_what_does_not_fit_a_field_is_refused_and_names_its_key(daemon: Daemon):
+    state = daemon.client("ann")
+    report = state.model(Report, "fit/")
+    report.declare()
+    with pytest.raises(SchemaMismatch, match="'fit/until' does not take this value"):
+        report.until.set("nonsense")
+    with pytest.raises(SchemaMismatch, match="'fit/title' does not take this value"):
+        report.title.set("x")
+    assert report.read() == Report()
+    other = state.model(Report, "misfit/")
+    state.append("misfit/title", 1)
+    with pytest.raises(InvalidRequest, match="what 'misfit/title' holds does not fit its field"):
+        other.read()
+    with pytest.raises(InvalidRequest, match="'misfit/title'"):
+        other.title.get()
 
 
 def test_a_model_leaves_other_rules_of_its_keys_as_they_are(daemon: Daemon):
@@ -161,8 +190,10 @@ async def test_pydantic_models_and_typed_dicts_do_the_same(daemon: Daemon):
         assert (found.sources, found.best, found.by_name, found.until) == (
             [Source(url="a", rank=1)], Source(url="b"), {"a": Source(url="a")}, datetime(2027, 1, 2, tzinfo=UTC),
         )  # fmt: skip
-        with pytest.raises(SchemaMismatch, match="minLength"):
+        with pytest.raises(SchemaMismatch, match="report/title"):
             await report.title.set("x")
+        with pytest.raises(SchemaMismatch, match="minLength"):
+            await state.set("report/title", "x")
         with pytest.raises(SchemaMismatch, match=r"\$\.x"):
             await state.merge("report/by_name", {"x": {"rank": "high"}})
         typed = state.model(Typed, "typed/")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.shapes import Absent, FieldShape, fields_of
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, SchemaMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client.aio.client import AsyncSession
@@ -74,6 +74,7 @@ class AsyncModel(Generic[T]):
         field of a TypedDict that may be missing is.
 
         :raises LookupError: a register has no value, and its field no default.
+        :raises InvalidRequest: a key holds what its field cannot be made of; the message names it.
         """
         keys = [self._prefix + name for name in self._fields]
         stored = await self._state.get_many(keys, after=after)
@@ -83,7 +84,7 @@ class AsyncModel(Generic[T]):
     def _loaded(self, name: str, stored: dict[str, Any]) -> Any:
         key, field = self._prefix + name, self._fields[name]
         if key in stored:
-            return _loaded(field, stored[key])
+            return _loaded(key, field, stored[key])
         if field.default is None:
             message = f"{key!r} has no value yet, and {self._shape.__name__}.{name} no default to be read instead"
             raise LookupError(message)
@@ -91,7 +92,11 @@ class AsyncModel(Generic[T]):
 
 
 class AsyncModelField:
-    """One field of a model, with the methods of its kind. Values go through the field's type both ways."""
+    """One field of a model, with the methods of its kind. Values go through the field's type both ways.
+
+    What does not fit is refused with :class:`~crdtsync.errors.SchemaMismatch`: by a field of a Pydantic model here, by
+    the host for all others, once the schemas are declared.
+    """
 
     def __init__(self, state: AsyncSession, key: str, shape: FieldShape) -> None:
         self.key = key
@@ -103,35 +108,35 @@ class AsyncModelField:
         """The value: of a log a list, of a set a set, of a map a dict; ``default`` if there is none."""
         nothing = object()
         stored = await self._state.get(self.key, nothing, after=after)
-        return default if stored is nothing else _loaded(self._shape, stored)
+        return default if stored is nothing else _loaded(self.key, self._shape, stored)
 
     async def set(self, value: Any, *, w: WriteConcern = None) -> Written:
         """Write a register."""
         self._check("set", "register")
-        return await self._state.set(self.key, self._shape.dump(value), w=w)
+        return await self._state.set(self.key, self._dump(value), w=w)
 
     async def update(self, function: Callable[[Any], Any], *, w: WriteConcern = None) -> Written:
         """Write ``function(value)`` into a register; it gets None where there is none, and may be called again."""
         self._check("update", "register")
         shape = self._shape
         return await self._state.update(
-            self.key, lambda old: shape.dump(function(None if old is None else shape.load(old))), w=w
+            self.key, lambda old: self._dump(function(None if old is None else _loaded(self.key, shape, old))), w=w
         )
 
     async def append(self, value: Any, *, w: WriteConcern = None) -> int:
         """Add an element at the end of a log; its length."""
         self._check("append", "log")
-        return await self._state.append(self.key, self._shape.dump(value), w=w)
+        return await self._state.append(self.key, self._dump(value), w=w)
 
     async def add(self, value: Any, *, w: WriteConcern = None) -> bool:
         """Add an element to a set; whether it is new."""
         self._check("add", "set")
-        return await self._state.add(self.key, self._shape.dump(value), w=w)
+        return await self._state.add(self.key, self._dump(value), w=w)
 
     async def discard(self, value: Any, *, w: WriteConcern = None) -> bool:
         """Take an element out of a set; whether it was in."""
         self._check("discard", "set")
-        return await self._state.discard(self.key, self._shape.dump(value), w=w)
+        return await self._state.discard(self.key, self._dump(value), w=w)
 
     async def incr(self, by: int = 1, *, w: WriteConcern = None) -> int:
         """Add to a counter, or with a number below 0 take off; what it is now."""
@@ -141,7 +146,7 @@ class AsyncModelField:
     async def merge(self, fields: dict[str, Any], *, w: WriteConcern = None) -> Written:
         """Write some fields of a map."""
         self._check("merge", "map")
-        return await self._state.merge(self.key, {name: self._shape.dump(one) for name, one in fields.items()}, w=w)
+        return await self._state.merge(self.key, {name: self._dump(one) for name, one in fields.items()}, w=w)
 
     async def drop(self, field: str, *, w: WriteConcern = None) -> bool:
         """Delete a field of a map; whether it was there."""
@@ -154,16 +159,25 @@ class AsyncModelField:
         self._check("text", "text")
         return self._state.text(self.key)
 
+    def _dump(self, value: Any) -> Any:
+        try:
+            return self._shape.dump(value)
+        except (ValueError, TypeError) as error:
+            raise SchemaMismatch(f"{self.key!r} does not take this value: {error}") from error
+
     def _check(self, operation: str, kind: str) -> None:
         if self.kind != kind:
             raise InvalidRequest(f"{self.key!r} is a {self.kind}: {operation} is for a {kind}")
 
 
-def _loaded(field: FieldShape, stored: Any) -> Any:
-    if field.kind == "log":
-        return [field.load(one) for one in stored]
-    if field.kind == "set":
-        return {field.load(one) for one in stored}
-    if field.kind == "map":
-        return {name: field.load(one) for name, one in stored.items()}
-    return field.load(stored)
+def _loaded(key: str, field: FieldShape, stored: Any) -> Any:
+    try:
+        if field.kind == "log":
+            return [field.load(one) for one in stored]
+        if field.kind == "set":
+            return {field.load(one) for one in stored}
+        if field.kind == "map":
+            return {name: field.load(one) for name, one in stored.items()}
+        return field.load(stored)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidRequest(f"what {key!r} holds does not fit its field, a {field.kind}: {error}") from error

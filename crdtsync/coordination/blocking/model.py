@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crdtsync.client.values.patterns import check_prefix
 from crdtsync.coordination.shapes import Absent, FieldShape, fields_of
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, SchemaMismatch
 
 if TYPE_CHECKING:
     from crdtsync.client.blocking.client import Session
@@ -76,6 +76,7 @@ class Model(Generic[T]):
         field of a TypedDict that may be missing is.
 
         :raises LookupError: a register has no value, and its field no default.
+        :raises InvalidRequest: a key holds what its field cannot be made of; the message names it.
         """
         keys = [self._prefix + name for name in self._fields]
         stored = self._state.get_many(keys, after=after)
@@ -85,7 +86,7 @@ class Model(Generic[T]):
     def _loaded(self, name: str, stored: dict[str, Any]) -> Any:
         key, field = self._prefix + name, self._fields[name]
         if key in stored:
-            return _loaded(field, stored[key])
+            return _loaded(key, field, stored[key])
         if field.default is None:
             message = f"{key!r} has no value yet, and {self._shape.__name__}.{name} no default to be read instead"
             raise LookupError(message)
@@ -93,7 +94,11 @@ class Model(Generic[T]):
 
 
 class ModelField:
-    """One field of a model, with the methods of its kind. Values go through the field's type both ways."""
+    """One field of a model, with the methods of its kind. Values go through the field's type both ways.
+
+    What does not fit is refused with :class:`~crdtsync.errors.SchemaMismatch`: by a field of a Pydantic model here, by
+    the host for all others, once the schemas are declared.
+    """
 
     def __init__(self, state: Session, key: str, shape: FieldShape) -> None:
         self.key = key
@@ -105,35 +110,35 @@ class ModelField:
         """The value: of a log a list, of a set a set, of a map a dict; ``default`` if there is none."""
         nothing = object()
         stored = self._state.get(self.key, nothing, after=after)
-        return default if stored is nothing else _loaded(self._shape, stored)
+        return default if stored is nothing else _loaded(self.key, self._shape, stored)
 
     def set(self, value: Any, *, w: WriteConcern = None) -> Written:
         """Write a register."""
         self._check("set", "register")
-        return self._state.set(self.key, self._shape.dump(value), w=w)
+        return self._state.set(self.key, self._dump(value), w=w)
 
     def update(self, function: Callable[[Any], Any], *, w: WriteConcern = None) -> Written:
         """Write ``function(value)`` into a register; it gets None where there is none, and may be called again."""
         self._check("update", "register")
         shape = self._shape
         return self._state.update(
-            self.key, lambda old: shape.dump(function(None if old is None else shape.load(old))), w=w
+            self.key, lambda old: self._dump(function(None if old is None else _loaded(self.key, shape, old))), w=w
         )
 
     def append(self, value: Any, *, w: WriteConcern = None) -> int:
         """Add an element at the end of a log; its length."""
         self._check("append", "log")
-        return self._state.append(self.key, self._shape.dump(value), w=w)
+        return self._state.append(self.key, self._dump(value), w=w)
 
     def add(self, value: Any, *, w: WriteConcern = None) -> bool:
         """Add an element to a set; whether it is new."""
         self._check("add", "set")
-        return self._state.add(self.key, self._shape.dump(value), w=w)
+        return self._state.add(self.key, self._dump(value), w=w)
 
     def discard(self, value: Any, *, w: WriteConcern = None) -> bool:
         """Take an element out of a set; whether it was in."""
         self._check("discard", "set")
-        return self._state.discard(self.key, self._shape.dump(value), w=w)
+        return self._state.discard(self.key, self._dump(value), w=w)
 
     def incr(self, by: int = 1, *, w: WriteConcern = None) -> int:
         """Add to a counter, or with a number below 0 take off; what it is now."""
@@ -143,7 +148,7 @@ class ModelField:
     def merge(self, fields: dict[str, Any], *, w: WriteConcern = None) -> Written:
         """Write some fields of a map."""
         self._check("merge", "map")
-        return self._state.merge(self.key, {name: self._shape.dump(one) for name, one in fields.items()}, w=w)
+        return self._state.merge(self.key, {name: self._dump(one) for name, one in fields.items()}, w=w)
 
     def drop(self, field: str, *, w: WriteConcern = None) -> bool:
         """Delete a field of a map; whether it was there."""
@@ -156,16 +161,25 @@ class ModelField:
         self._check("text", "text")
         return self._state.text(self.key)
 
+    def _dump(self, value: Any) -> Any:
+        try:
+            return self._shape.dump(value)
+        except (ValueError, TypeError) as error:
+            raise SchemaMismatch(f"{self.key!r} does not take this value: {error}") from error
+
     def _check(self, operation: str, kind: str) -> None:
         if self.kind != kind:
             raise InvalidRequest(f"{self.key!r} is a {self.kind}: {operation} is for a {kind}")
 
 
-def _loaded(field: FieldShape, stored: Any) -> Any:
-    if field.kind == "log":
-        return [field.load(one) for one in stored]
-    if field.kind == "set":
-        return {field.load(one) for one in stored}
-    if field.kind == "map":
-        return {name: field.load(one) for name, one in stored.items()}
-    return field.load(stored)
+def _loaded(key: str, field: FieldShape, stored: Any) -> Any:
+    try:
+        if field.kind == "log":
+            return [field.load(one) for one in stored]
+        if field.kind == "set":
+            return {field.load(one) for one in stored}
+        if field.kind == "map":
+            return {name: field.load(one) for name, one in stored.items()}
+        return field.load(stored)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidRequest(f"what {key!r} holds does not fit its field, a {field.kind}: {error}") from error
