@@ -141,6 +141,10 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     shell.ok("task", "put", "tasks/1", '{"n": 3}', "--priority", "2")
     shell.ok("task", "put", "tasks/2", "null", "--after-task", "tasks/1", "--attempts", "1")
     assert shell("task", "put", "tasks/1", "1").status == 1
+    shell.ok("task", "put", "later/1", "1", "--role", "critic", "--delay", "1h")
+    (later,) = shell.json("tasks", "later/", "--json")
+    assert later["waits"] == f"not before {later['not_before']}, for a worker of the role critic"
+    assert "after tasks/1" in shell.ok("tasks", "tasks/")
     ends = "read task; case $task in *tasks/2*) exit 3;; esac; echo '{\"got\": 4}'"
     drained = shell("work", "tasks/**", "--drain", "-n", "2", "--", "sh", "-c", ends)
     assert (drained.status, drained.out) == (1, "tasks/1: done\ntasks/2: 'sh' failed with status 3\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +23,7 @@ from crdtsyncd.cli.shared_options import (
     value_of,
 )
 from crdtsyncd.cli.show import output
-from crdtsyncd.wording import counted
+from crdtsyncd.wording import counted, moment
 
 if TYPE_CHECKING:
     from crdtsync import Client
@@ -111,8 +113,8 @@ for _command in (put, retry):
 def tasks(settings: Settings, prefix: str, state: str | None, is_watching: bool) -> None:
     """Print the tasks whose keys begin with PREFIX.
 
-    NOTE says why a task waits or has failed, and what else came out where hosts that were cut off did it too. With
-    --json each task is an object on a line, with its input and result.
+    NOTE says for what a task waits, or why it has failed, and what else came out where hosts that were cut off did it
+    too. With --json each task is an object on a line, with its input and result.
 
     \b
     Example:
@@ -127,7 +129,10 @@ def _rows(client: Client, prefix: str, state: str | None) -> list[dict[str, Any]
 
     listed = client.tasks(prefix)
     found = _with_first(client, listed)
-    return [_fields(one, blocked_by(one, found)) for one in listed if state in (None, one.state)]
+    now_s = time.time()
+    return [
+        _fields(one, blocked_by(one, found), _waits(one, found, now_s)) for one in listed if state in (None, one.state)
+    ]
 
 
 def _with_first(client: Client, listed: list[Task]) -> dict[str, Task]:
@@ -167,10 +172,23 @@ def _attempts(row: Any) -> str:  # Any: as Column
 def _note(row: Any) -> str:  # Any: as Column
     if row["state"] == "done":
         return f"done elsewhere too: {json_values.dumps(row['crossed'])}" if row["crossed"] else ""
-    return str(row["blocked"] or row["error"])
+    return str(row["blocked"] or row["error"] or row["waits"])
 
 
-def _fields(found: Task, blocked: str) -> dict[str, Any]:
+def _waits(found: Task, tasks: Mapping[str, Task], now_s: float) -> str:
+    """What a task that is open waits for, beside a worker."""
+    if found.state != "open":
+        return ""
+    first = [key for key in found.after if key in tasks and tasks[key].state != "done"]
+    waits = [f"after {', '.join(first[:3])}{' and more' if len(first) > 3 else ''}"] if first else []
+    if found.not_before_ms / 1000 > now_s:
+        waits.append(f"not before {moment(found.not_before_ms)}")
+    if found.role is not None:
+        waits.append(f"for a worker of the role {found.role}")
+    return ", ".join(waits)
+
+
+def _fields(found: Task, blocked: str, waits: str) -> dict[str, Any]:
     return {
         "key": found.key,
         "state": found.state,
@@ -181,6 +199,8 @@ def _fields(found: Task, blocked: str) -> dict[str, Any]:
         "vanished": found.vanished,
         "after": list(found.after),
         "blocked": blocked if not found.is_over else "",
+        "not_before": moment(found.not_before_ms),
+        "waits": waits,
         "worker": found.worker,
         "fence": found.fence,
         "error": found.error,
