@@ -332,6 +332,14 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert run.line() == '"key": "findings/1"\n'
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait() == 0
+    with shell.start("on", "bad/*", "--role", "b", "--", "sh", "-c", "exit 3") as run:
+        wait_until(lambda: daemon.client("writer").get("progress/b"))
+        daemon.client("writer").set("bad/1", 1)
+        _, said = run.process.communicate(timeout=60)
+        assert (run.process.returncode, said.decode()) == (
+            3,
+            "crdtsync: bad/1: 'sh' failed with status 3; this change comes again in the next run\n",
+        )
     with shell.start("on", "plan/*", "--role", "p", "--", "sh", "-c", "echo $CRDTSYNC_CAUSED_BY") as run:
         wait_until(lambda: daemon.client("writer").get("progress/p"))
         daemon.client("writer").set("plan/1", 1, meta={"caused_by": ["r"]})

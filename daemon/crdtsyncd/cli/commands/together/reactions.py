@@ -41,7 +41,8 @@ def on(
     Of the keys that match PATTERN: * is one part of a key, ** any number of parts. CMD finds the event as JSON on its
     stdin, as crdtsync watch prints it; what CMD prints is printed. Of several processes with one role, on all hosts,
     one is called for each change; if it dies, or its host does, another one goes on. If CMD fails, so does this, and
-    the change comes again in the next run.
+    the change comes again in the next run: let CMD end with 0 for what it cannot take. A new role begins with what
+    changes from then on.
 
     Two commands may react to each other. What they write by crdtsync set, merge, append, add and incr, or remove by
     del, discard and drop, says so, and after --rounds the next change is left alone; the key reactions.alarms/NAME
@@ -65,7 +66,8 @@ def on(
         output.whole(child.output)
         output.flush()
         if status:
-            raise CommandFailed(f"{command[0]!r} failed with {status}", status=status, code="command_failed")
+            why = f"{event.key}: {command[0]!r} failed with status {status}; this change comes again in the next run"
+            raise CommandFailed(why, status=status, code="command_failed")
 
     check(command)
     with connect(settings) as client:
