@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.values.durations import Seconds, seconds
-from crdtsync.client.values.patterns import check_no_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -60,6 +59,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         The key itself is not touched: claim whatever name you agree on. Entering the block raises
         :class:`~crdtsync.errors.ClaimHeld` if somebody else holds it, with ``wait`` after so long, or never (True).
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.aio.claims import AsyncLease
 
         check_no_pattern(key, "a claim")
@@ -135,6 +135,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         :raises VersionMismatch: there is something under ``key``.
         :raises TooLarge: ``input`` leaves no room for what its worker has to say.
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.aio.work import put_task
 
         check_no_pattern(key, "a task")
@@ -198,6 +199,7 @@ class AsyncCoordinationMethods(AsyncMethods):
         :raises Timeout: nobody has answered yet; the question stays.
         :raises Unresolved: two people answered at once, on hosts that did not see each other: one has to settle it.
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.aio.asks import ask
 
         check_no_pattern(name, "a question")

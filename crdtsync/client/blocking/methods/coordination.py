@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.values.durations import Seconds, seconds
-from crdtsync.client.values.patterns import check_no_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,6 +61,7 @@ class CoordinationMethods(Methods):
         The key itself is not touched: claim whatever name you agree on. Entering the block raises
         :class:`~crdtsync.errors.ClaimHeld` if somebody else holds it, with ``wait`` after so long, or never (True).
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.blocking.claims import Lease
 
         check_no_pattern(key, "a claim")
@@ -137,6 +137,7 @@ class CoordinationMethods(Methods):
         :raises VersionMismatch: there is something under ``key``.
         :raises TooLarge: ``input`` leaves no room for what its worker has to say.
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.blocking.work import put_task
 
         check_no_pattern(key, "a task")
@@ -200,6 +201,7 @@ class CoordinationMethods(Methods):
         :raises Timeout: nobody has answered yet; the question stays.
         :raises Unresolved: two people answered at once, on hosts that did not see each other: one has to settle it.
         """
+        from crdtsync.client.values.patterns import check_no_pattern
         from crdtsync.coordination.blocking.asks import ask
 
         check_no_pattern(name, "a question")
