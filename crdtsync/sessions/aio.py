@@ -378,8 +378,14 @@ class AsyncSessions:
                 kept_bytes += saved.bytes
                 kept.update(saved.needs)
         gone = [saved for saved in gone if saved.id not in kept]
+        left: list[tuple[Saved, NotAllowed]] = []
         for saved in gone:
-            await (self.drop(saved.id) if saved.redacted is None else self._delete(saved.id))
+            try:
+                await (self.drop(saved.id) if saved.redacted is None else self._delete(saved.id))
+            except NotAllowed as refusal:  # the others go all the same
+                left.append((saved, refusal))
+        if left:
+            raise left[0][1]
         return gone
 
     async def _keep_limits(self, new: Iterable[str]) -> None:

@@ -374,8 +374,14 @@ class Sessions:
                 kept_bytes += saved.bytes
                 kept.update(saved.needs)
         gone = [saved for saved in gone if saved.id not in kept]
+        left: list[tuple[Saved, NotAllowed]] = []
         for saved in gone:
-            (self.drop(saved.id) if saved.redacted is None else self._delete(saved.id))
+            try:
+                (self.drop(saved.id) if saved.redacted is None else self._delete(saved.id))
+            except NotAllowed as refusal:  # the others go all the same
+                left.append((saved, refusal))
+        if left:
+            raise left[0][1]
         return gone
 
     def _keep_limits(self, new: Iterable[str]) -> None:

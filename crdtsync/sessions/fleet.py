@@ -7,15 +7,15 @@ sender would have seen, had he sat there.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from crdtsync.coordination.cards import PRESENCE
-from crdtsync.errors import CrdtSyncError, Refused, Timeout
+from crdtsync.errors import Refused, Timeout
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.blocking import Sessions
 from crdtsync.sessions.conversation.record import USER, Item, Text
@@ -75,8 +75,7 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
     if (host, user) not in receivers:
         there = ", ".join(f"{who}@{where}" for where, who in receivers) or "nobody"
         raise Refused(f"{user}@{host} receives no sessions ({there} does): let crdtsync session receive run there")
-    told = json.dumps(options, default=str)
-    if _without_secrets(told) != told:
+    if _freed(options) != options:
         raise Refused(f"a path holds a secret, and moves are stored: say handover on {host}")
     key = f"{MOVES}{host}/{user}/{uuid4().hex}"
     client.put_task(key, {"session": saved.id, "options": options, "token": client.token}, attempts=1)
@@ -90,7 +89,8 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
                 raise Timeout(f"{host} has not answered; crdtsync tasks {key} shows what becomes of it")
             events.next(timeout=until_s - time.monotonic())
     if not isinstance(task.result, dict):
-        raise Refused(f"{user}@{host}: {(task.error or '').partition(': ')[2] or 'the hand-over failed'}")
+        why = (task.error or "").removeprefix("Refused: ") or "the hand-over failed"
+        raise Refused(f"{user}@{host}: {why}")
     try:
         return HandedOver.from_plain(saved, task.result)
     except (KeyError, TypeError, ValueError):
@@ -109,10 +109,10 @@ def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> W
         client.wait(job.input["token"], timeout=MOVE_S)
         try:
             made = Sessions(client).handover(job.input["session"], **job.input["options"])
-        except (CrdtSyncError, OSError) as error:
-            raise Refused(_without_secrets(str(error))) from error
+        except Exception as error:  # whatever it is, what it says is stored
+            raise Refused(_without_secrets(str(error) or type(error).__name__)) from error
+        result: dict[str, Any] = _freed(made.plain())
         done(made)
-        result: dict[str, Any] = json.loads(_without_secrets(json.dumps(made.plain())))
         return result
 
     return client.work(f"{MOVES}{host}/{user}/**", carry_out)
@@ -120,3 +120,17 @@ def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> W
 
 def _without_secrets(told: str) -> str:
     return Redactor(own_patterns()).text(told)
+
+
+def _freed(value: Any) -> Any:
+    """The same without secrets in any of its strings, each by itself: a pattern must not take the quotes around it."""
+    match value:
+        case str():
+            return _without_secrets(value)
+        case Path():
+            return Path(_without_secrets(str(value)))
+        case dict():
+            return {_freed(key): _freed(one) for key, one in value.items()}
+        case list() | tuple():
+            return type(value)(map(_freed, value))
+    return value

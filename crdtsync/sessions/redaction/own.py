@@ -9,22 +9,26 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, Refused
 
 LINE_S = 2
+DYING_S = 10.0
 _WORKER = """
 import json, math, re, resource, sys, time
-patterns = [re.compile(one.encode()) for one in json.loads(sys.argv[1])]
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+patterns = [re.compile(one.encode()) for one in json.loads(sys.stdin.buffer.readline())]
 while request := sys.stdin.buffer.readline():
     number, size = map(int, request.split())
     line, spans = sys.stdin.buffer.read(size), []
-    end_s = math.ceil(time.process_time()) + int(sys.argv[2])
+    end_s = math.ceil(time.process_time()) + int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CPU, (end_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     for number in range(number, len(patterns)):
         print(number, end=" ", flush=True)
@@ -34,7 +38,9 @@ while request := sys.stdin.buffer.readline():
             break
     print(json.dumps(spans), flush=True)
 """
-"""It is told from which pattern on to look, and prints the number of each that it tries, then where it found one."""
+"""It is told the patterns, which nobody else is to read in a list of processes; then from which one on to look. It
+prints the number of each that it tries, then where it found one.
+"""
 
 
 class OwnPatterns:
@@ -43,6 +49,8 @@ class OwnPatterns:
     def __init__(self, sources: list[str], file: str = "") -> None:
         self._sources, self._file = sources, file
         self._worker: subprocess.Popen[bytes] | None = None
+        self._process = 0  # whose worker that is
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -52,25 +60,52 @@ class OwnPatterns:
 
     def found(self, line: bytes, number: int) -> tuple[int, list[tuple[int, int]]]:
         """Where the first of the patterns from ``number`` on that are in ``line`` stands in it, and its number; an
-        empty list if none is. Raises :class:`~crdtsync.errors.InvalidRequest` if one takes too long.
+        empty list if none is. Raises :class:`~crdtsync.errors.InvalidRequest` if one takes too long, and
+        :class:`~crdtsync.errors.Refused` if somebody ends the process that looks.
         """
-        if self._worker is None:
-            command = [sys.executable, "-I", "-S", "-c", _WORKER, json.dumps(self._sources), str(LINE_S)]
-            self._worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            weakref.finalize(self, _end, self._worker)
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        self._worker.stdin.write(b"%d %d\n%b" % (number, len(line), line))
-        self._worker.stdin.flush()
-        tried, sign, spans = self._worker.stdout.readline().partition(b"[")
-        last = int(tried.split()[-1])
-        if not sign:
+        with self._lock:
+            worker = self._running()
+            try:
+                answer = self._asked(worker, b"%d %d\n%b" % (number, len(line), line))
+            except BaseException:  # also Ctrl-C: what comes of it later would be taken for the next line's
+                self._worker = None
+                _end(worker, self._process)
+                raise
+            tried, sign, spans = answer.partition(b"[")
+            if sign:
+                return int(tried.split()[-1]), [(start, end) for start, end in json.loads(sign + spans)]
             self._worker = None
-            raise InvalidRequest(
-                f"{self._sources[last]!r} in {self._file} takes more than {LINE_S} s for one line: write it so that a "
-                f"text can match in one way alone, for example without a repeat in a repeat"
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(DYING_S)
+            _end(worker, self._process)
+        if worker.returncode != -signal.SIGXCPU or not tried.split():
+            raise Refused("the process that looks for your patterns of secrets was ended: nothing was saved; try again")
+        raise InvalidRequest(
+            f"{self._sources[int(tried.split()[-1])]!r} in {self._file} takes more than {LINE_S} s for one line: write "
+            "it so that a text can match in one way alone, for example without a repeat in a repeat"
+        )
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._worker is None or self._process != os.getpid():  # a fork has the pipes of its parent's
+            command = [sys.executable, "-I", "-S", "-c", _WORKER, str(LINE_S)]
+            self._worker = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
-        return last, [(start, end) for start, end in json.loads(sign + spans)]
+            self._process = os.getpid()
+            weakref.finalize(self, _end, self._worker, self._process)
+            assert self._worker.stdin is not None
+            self._worker.stdin.write(json.dumps(self._sources).encode() + b"\n")
+        return self._worker
+
+    def _asked(self, worker: subprocess.Popen[bytes], question: bytes) -> bytes:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            worker.stdin.write(question)
+            worker.stdin.flush()
+            return worker.stdout.readline()
+        except BrokenPipeError:
+            return b""
 
 
 def own_patterns() -> OwnPatterns:
@@ -89,6 +124,12 @@ def own_patterns() -> OwnPatterns:
     return OwnPatterns(sources, str(file))
 
 
-def _end(worker: subprocess.Popen[bytes]) -> None:
+def _end(worker: subprocess.Popen[bytes], process: int) -> None:
+    if process != os.getpid():
+        return  # a fork ends, and its parent goes on
     worker.kill()
-    worker.communicate()
+    for stream in (worker.stdin, worker.stdout):
+        with suppress(OSError):
+            assert stream is not None
+            stream.close()
+    worker.wait()

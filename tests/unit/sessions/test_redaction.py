@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, Refused
 from crdtsync.sessions.agents.claude_code import slug
+from crdtsync.sessions.fleet import _freed
 from crdtsync.sessions.redaction import own
-from crdtsync.sessions.redaction.own import own_patterns
+from crdtsync.sessions.redaction.own import OwnPatterns, own_patterns
 from crdtsync.sessions.redaction.redactor import Redactor
 
 WORD, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + "234567"
@@ -231,3 +232,26 @@ def test_any_bytes_pass_through_a_redactor():
     for _ in range(3000):
         line = bytes(rng.choices(b'abc "\\:={}[]token key=sk-ghp_eyJ.\xff\x00\n', k=rng.randrange(80)))
         Redactor().line(line)
+
+
+def test_own_patterns_show_in_no_list_of_processes_and_outlive_their_worker():
+    patterns = OwnPatterns(["hunter[0-9]+"])
+    assert patterns.found(b"pass hunter2", 0) == (0, [(5, 12)])
+    worker = patterns._worker
+    assert worker is not None
+    assert b"hunter" not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+    worker.kill()
+    worker.wait()
+    with pytest.raises(Refused, match="nothing was saved"):
+        patterns.found(b"pass hunter3", 0)
+    assert patterns.found(b"pass hunter3", 0) == (0, [(5, 12)])
+
+
+def test_what_is_told_to_another_host_is_freed_string_by_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "crdtsync").mkdir()
+    (tmp_path / "crdtsync" / "secrets.txt").write_text("/srv/münchen.*\n")
+    told = {"in": "/srv/münchen/a", "turns": 3, "map": [["/home/a", "/srv/münchen"]]}
+    freed = _freed(told)
+    assert "münchen" not in repr(freed)
+    assert (freed["turns"], freed["map"][0][0]) == (3, "/home/a")
