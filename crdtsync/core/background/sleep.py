@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
-LOOK_INTERVAL_S = 60.0
+LOOK_INTERVAL_S = 67.0
+"""Not that of retention's rounds, amid which most spaces cannot be put to sleep: the two must not stay in step."""
 IDLE_LOOKS = 5
 """So often must a space have been found unused, one look after the other, before it is put to sleep."""
 SLICE_SPACES = 32
@@ -49,5 +50,5 @@ class Sleeper:
         tired = [replica for replica in awake if replica.idle_looks >= IDLE_LOOKS]
         for replica in tired[:SLICE_SPACES]:
             if not host.put_to_sleep(replica.name):
-                replica.idle_looks = 0  # it is looked at again after as long
+                replica.idle_looks = IDLE_LOOKS - 1  # something is under way there: the next look finds it again
         self.due_s = self._look_s if len(tired) <= SLICE_SPACES else host.now_s + SLICE_INTERVAL_S
