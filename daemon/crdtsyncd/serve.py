@@ -23,6 +23,7 @@ from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.service import sd_notify
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.disk_guard import make_room_to_start
+from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.telemetry import event_log
 
 from crdtsync.core.alarm_catalogue import NO_METRICS
@@ -83,7 +84,8 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> None:
         driver = Driver(config, store, open_store, trust, config.version)
         try:
             await Service(config, driver, reload).run()
-            driver.store.truncate()
+            with suppress(RowsRefused):  # they are in quarantine, and the next start says so
+                driver.store.truncate()
         finally:
             store = driver.store
     except sqlite3.Error as error:

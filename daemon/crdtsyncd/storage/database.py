@@ -456,6 +456,7 @@ class Store(Upkeep):
         self._outcomes.count()
         self._backlog.look()
         self._journal.take_back()
+        self.quarantine.look()
         self._writing = None
 
     # -- from the backlog into the tables ------------------------------------------------------------------------
@@ -671,7 +672,8 @@ class Store(Upkeep):
 
         :raises StorageError: it cannot be moved; it is where it was.
         """
-        self.truncate()
+        with suppress(RowsRefused):  # they are in quarantine, and go along
+            self.truncate()
         self.close()
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
