@@ -143,6 +143,7 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     assert shell("task", "put", "tasks/1", "1").status == 1
     shell.ok("task", "put", "later/1", "1", "--role", "critic", "--delay", "1h")
     (later,) = shell.json("tasks", "later/", "--json")
+    shell.ok("task", "put", "later/2", "1", "--attempts", "1")
     assert later["waits"] == f"not before {later['not_before']}, for a worker of the role critic"
     assert "after tasks/1" in shell.ok("tasks", "tasks/")
     ends = "read task; case $task in *tasks/2*) exit 3;; esac; echo '{\"got\": 4}'"
@@ -153,6 +154,11 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     assert [(row["state"], row["result"]) for row in rows] == [("done", {"got": 4}), ("failed", None)]
     assert "'sh' failed with status 3" in shell.ok("tasks")
     assert (shell("task", "retry", "tasks/2").status, shell("task", "retry", "tasks/2").status) == (0, 1)
+    left = shell(
+        "work", "later/2", "--drain", "--limit", "200ms", "--", "sh", "-c", "cat >/dev/null; echo 5; sleep 600 &"
+    )
+    assert left.out == "later/2: done\n", "what it left behind held its stdout, and was ended"
+    assert [row["result"] for row in shell.json("tasks", "later/2", "--json")] == [5]
     limited = shell("work", "tasks/2", "--drain", "--limit", "200ms", "--", "sleep", "600")
     assert limited.out == "tasks/2: 'sleep' took longer than 0.2 s\n"
     shell.ok("task", "retry", "tasks/2")

@@ -191,14 +191,15 @@ class AsyncWorker:
 
     async def _do(self, task: Task, version: str, lease: AsyncLease) -> None:
         if not lease.is_held:  # it took so long to begin that somebody else may be at it
-            await self._give_back(task, version, lease, 0)
+            await self._give_back(task, version, lease, 0, task.vanished)
             return
         try:
             result = await call(self._handler, AsyncJob(task, task.attempts, lease))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             if isinstance(error, GiveBack) or not lease.is_held:  # whoever has lost it may have failed by that
                 rests = not self._is_stopped  # else it might go round for ever
-                await self._give_back(task, version, lease, _now()[0] + backoff_ms(task) if rests else 0)
+                vanished = task.vanished + (not isinstance(error, GiveBack))
+                await self._give_back(task, version, lease, _now()[0] + backoff_ms(task) if rests else 0, vanished)
             else:
                 await self._end(task, version, _failure(task, error), lease)
             return
@@ -207,9 +208,11 @@ class AsyncWorker:
         except (InvalidValue, TooLarge) as error:
             await self._end(task, version, _failure(task, error), lease)
 
-    async def _give_back(self, task: Task, version: str, lease: AsyncLease, not_before_ms: int) -> None:
-        """Open it again, as if this attempt had not been."""
-        value = task.record(state=OPEN, attempts=task.attempts - 1, error="", not_before_ms=not_before_ms)
+    async def _give_back(self, task: Task, version: str, lease: AsyncLease, not_before_ms: int, vanished: int) -> None:
+        """Open it again, as if this attempt had not been, but for a worker that has lost its claim amid it."""
+        value = task.record(
+            state=OPEN, attempts=task.attempts - 1, vanished=vanished, error="", not_before_ms=not_before_ms
+        )
         await self._end(task, version, value, lease)
 
     async def _end(self, task: Task, version: str, value: dict[str, Any], lease: AsyncLease) -> None:

@@ -193,14 +193,15 @@ class Worker:
 
     def _do(self, task: Task, version: str, lease: Lease) -> None:
         if not lease.is_held:  # it took so long to begin that somebody else may be at it
-            self._give_back(task, version, lease, 0)
+            self._give_back(task, version, lease, 0, task.vanished)
             return
         try:
             result = call(self._handler, Job(task, task.attempts, lease))
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the task's failure
             if isinstance(error, GiveBack) or not lease.is_held:  # whoever has lost it may have failed by that
                 rests = not self._is_stopped  # else it might go round for ever
-                self._give_back(task, version, lease, _now()[0] + backoff_ms(task) if rests else 0)
+                vanished = task.vanished + (not isinstance(error, GiveBack))
+                self._give_back(task, version, lease, _now()[0] + backoff_ms(task) if rests else 0, vanished)
             else:
                 self._end(task, version, _failure(task, error), lease)
             return
@@ -209,9 +210,11 @@ class Worker:
         except (InvalidValue, TooLarge) as error:
             self._end(task, version, _failure(task, error), lease)
 
-    def _give_back(self, task: Task, version: str, lease: Lease, not_before_ms: int) -> None:
-        """Open it again, as if this attempt had not been."""
-        value = task.record(state=OPEN, attempts=task.attempts - 1, error="", not_before_ms=not_before_ms)
+    def _give_back(self, task: Task, version: str, lease: Lease, not_before_ms: int, vanished: int) -> None:
+        """Open it again, as if this attempt had not been, but for a worker that has lost its claim amid it."""
+        value = task.record(
+            state=OPEN, attempts=task.attempts - 1, vanished=vanished, error="", not_before_ms=not_before_ms
+        )
         self._end(task, version, value, lease)
 
     def _end(self, task: Task, version: str, value: dict[str, Any], lease: Lease) -> None:

@@ -73,6 +73,7 @@ class Child:
         self._content = content
         self.output = b""
         self.is_late = False
+        self._is_over = False
 
     def end(self) -> None:
         """Tell it to end: SIGTERM. From any thread."""
@@ -81,8 +82,8 @@ class Child:
     def _signal(self, number: int) -> None:
         if self._content is None:
             self.process.send_signal(number)
-        elif self.process.poll() is None:
-            with suppress(ProcessLookupError):
+        elif not self._is_over:  # the first of the group may have ended, and left others who hold its stdout
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
 
     def wait(self, limit_s: float | None = None) -> int:
@@ -92,11 +93,14 @@ class Child:
         except subprocess.TimeoutExpired:
             self.end()
             try:
-                self.process.communicate(timeout=END_S)
+                self.output = self.process.communicate(timeout=END_S)[0] or b""
             except subprocess.TimeoutExpired:
                 self._signal(signal.SIGKILL)
-                self.process.communicate()
+                with suppress(subprocess.TimeoutExpired):  # who left the group goes on, and nobody waits for it
+                    self.process.communicate(timeout=END_S)
             self.is_late = True
+        finally:
+            self._is_over = True
         status = self.process.returncode
         return 128 - status if status < 0 else status
 
