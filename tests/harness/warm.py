@@ -17,6 +17,7 @@ import pkgutil
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -78,7 +79,7 @@ class WarmStart:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
-        self.address = f"crdtsync-warm-{os.getpid()}-{theirs.fileno()}"
+        self.address = f"crdtsync-warm-{os.urandom(16).hex()}"
         self._lock = threading.Lock()
         self._heeded = _heeded(os.environ)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
@@ -197,6 +198,8 @@ os.close(theirs)
 for stream in (0, 1, 2):
     os.close(stream)
 pid = int.from_bytes(os.read(status, 4), "big")
+if not pid:
+    sys.exit("the process that forks is gone")
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: os.kill(pid, number))
 ended = int.from_bytes(os.read(status, 4), "big")
@@ -229,6 +232,10 @@ def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[st
     while True:
         for ready in select.select([asked, listening], [], [])[0]:
             asking = ready if ready is asked else ready.accept()[0]
+            _, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid != os.getuid():
+                asking.close()
+                continue
             data, handed, _, _ = socket.recv_fds(asking, REQUEST_BYTES_MAX, 4)
             if asking is not asked:
                 asking.close()
