@@ -249,7 +249,10 @@ class AsyncSessions:
     async def include(self, session: str, turns: str) -> list[int]:
         """Take ``turns`` in again; what is still left out. Durable on this host on return."""
         saved = await self.get(session)
-        there = set(await self.excluded(saved.id)).intersection(await self._numbers(saved, turns))
+        excluded = set(await self.excluded(saved.id))
+        there = excluded.intersection(numbers(turns))  # of a session that was longer once, also beyond its end
+        if not there:
+            await self._numbers(saved, turns)
         async with self._client.batch() as batch:
             for number in sorted(there):
                 batch.discard(excluded_key(saved.id), number)

@@ -247,7 +247,10 @@ class Sessions:
     def include(self, session: str, turns: str) -> list[int]:
         """Take ``turns`` in again; what is still left out. Durable on this host on return."""
         saved = self.get(session)
-        there = set(self.excluded(saved.id)).intersection(self._numbers(saved, turns))
+        excluded = set(self.excluded(saved.id))
+        there = excluded.intersection(numbers(turns))  # of a session that was longer once, also beyond its end
+        if not there:
+            self._numbers(saved, turns)
         with self._client.batch() as batch:
             for number in sorted(there):
                 batch.discard(excluded_key(saved.id), number)

@@ -123,6 +123,7 @@ class Codex(Agent):
         yield _line(head.time, "session_meta", **meta, source="cli")
         note, *items = self._told(conversation, head)
         yield _item(head.time, note)
+        own_calls: set[str] = set()
         for number, turn in enumerate(turns_of(items)):
             if not turn:
                 continue
@@ -136,8 +137,14 @@ class Codex(Agent):
                 elif isinstance(item, Text) and item.role == ASSISTANT and not item.own:
                     last = item.text
                     yield _event(time, "agent_message", message=item.text)
-                yield _item(time, item)
+                if isinstance(item, Call) and item.own:
+                    own_calls.add(item.id)
+                is_bare = isinstance(item, Result) and not item.own and item.id in own_calls  # it was cut off
+                yield _line(time, "response_item", **{**_plain(item), **(_OWN_OUTPUT if is_bare else {})})
             yield _event(head.time, "task_complete", turn_id=turn_id, last_agent_message=last)
+
+
+_OWN_OUTPUT = {"type": "custom_tool_call_output"}
 
 
 def _records(lines: Iterable[bytes]) -> Iterator[Fields]:

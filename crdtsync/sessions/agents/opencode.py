@@ -130,7 +130,7 @@ class OpenCode(Agent):
                 found.lose("note of an earlier hand-over", "a new one takes its place")
                 continue
             text, images, own = said_in([part for part in parts if part.get("type") in ("text", "file")], _image_in)
-            if role == USER:
+            if role == USER and (text or images or own):
                 found.items.append(Text(USER, text, time, images, own))
             for part in parts:
                 _add(found, part, role, time)

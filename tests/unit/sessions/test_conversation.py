@@ -239,6 +239,10 @@ def test_a_branch_gives_an_agent_its_own_parts_back_and_another_one_is_told_of_t
     found = settled(CODEX.read(jsonl(*({"type": "response_item", "payload": item} for item in items))))
     written = [json.loads(line) for line in CODEX.write(taken(found, CODEX, is_own=True), HEAD)]
     assert [one["payload"] for one in written if one["type"] == "response_item"][1:] == items
+    cut_off = settled(CODEX.read(jsonl(*({"type": "response_item", "payload": item} for item in items[:3]))))
+    written = [json.loads(line) for line in CODEX.write(taken(cut_off, CODEX, is_own=True), HEAD)]
+    answer = [one["payload"] for one in written if one["type"] == "response_item"][-1]
+    assert (answer["type"], answer["call_id"]) == ("custom_tool_call_output", "c")
     assert set(taken(found, CLAUDE).losses()) == {
         "1 × input_file, 1 × web_search_call: no other agent has it: a text tells of it",
         "1 × thinking: its provider keeps it sealed: no other model can read it",
