@@ -25,8 +25,8 @@ _KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "olde
 class Model(Generic[T]):
     """The keys under a prefix, one a field of a class; made by ``state.model(Plan, "plan/")``.
 
-    ``model.goal`` is the :class:`ModelField` ``plan/goal``. To a type checker it is ``Any``, since none sees what
-    ``Annotated`` says beside the type; what :meth:`read` gives is a ``Plan``.
+    ``model.goal`` is the :class:`ModelField` ``plan/goal``. A type checker knows its methods, and takes its values
+    for ``Any``, since none sees what ``Annotated`` says beside the type; what :meth:`read` gives is a ``Plan``.
     """
 
     def __init__(self, state: Session, shape: type[T], prefix: str, version: int | None) -> None:
@@ -41,7 +41,7 @@ class Model(Generic[T]):
             raise AttributeError(f"to write a field, call a method of it, such as model.{name}.set(…)")
         super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> Any:  # Any: it has the methods of its kind, see the class
+    def __getattr__(self, name: str) -> ModelField:
         shape = self.__dict__.get("_fields", {}).get(name)
         if shape is None:
             raise AttributeError(f"{self._shape.__name__} has no field {name!r}")
