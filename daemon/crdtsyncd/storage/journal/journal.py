@@ -208,8 +208,8 @@ class Journal:
         self.untaken_rows = sum(batch.entry_rows() for batch in self.pending)
 
     def value(self, row: int) -> bytes | None:
-        """The value of an entry that is pending; None: that is none."""
-        found = (entry.value for batch in self.pending for entry in batch.entries if entry.row == row)
+        """The value of an entry that is pending and in no table yet; None: that is none."""
+        found = (entry.value for batch in self.pending[self.taken :] for entry in batch.entries if entry.row == row)
         return next(found, None)
 
     # -- into the tables -----------------------------------------------------------------------------------------------

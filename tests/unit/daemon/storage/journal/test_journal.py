@@ -395,3 +395,25 @@ def test_a_slice_that_fits_into_no_table_goes_to_quarantine_with_all_after_it(st
     assert rows_of_others(store) == 19
     assert store.quarantine.count > 0
     assert synchronous(store) == FULL
+
+
+def test_a_disk_that_fills_amid_a_transaction_takes_nothing_along(store: Store) -> None:
+    for number in range(1, 40):
+        store.commit(write(number, value=bytes(400)))
+        store.settle_some()
+    assert store._journal.taken > 0
+    (pages,) = store._one("PRAGMA page_count", ())
+    store.settle()
+    for number in range(40, 100):
+        store.commit(write(number, value=bytes(400)))
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        store.settle_some()
+    assert not store.settle(), "there is no room for it"
+    assert store._journal.taken == 0
+    store.commit(write(100))
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert store.settle(), "there is room again"
+    assert rows_of_others(store) == 100
+    assert counters(store) == counters_by_sum(store)
+    assert store._outcomes.rows == 4
+    assert synchronous(store) == FULL
