@@ -19,6 +19,7 @@ from crdtsyncd.config.loader import changed_settings
 from crdtsyncd.loop import gc_policy
 from crdtsyncd.loop.agent_socket import AgentConnection, serve_agents, serve_agents_on
 from crdtsyncd.loop.driver import Driver
+from crdtsyncd.loop.memory_release import release_start_pages
 from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.service import sd_notify
 from crdtsyncd.storage.database import Store
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from crdtsyncd.telemetry.metrics_http import MetricsServer
 
 STOP_TIMEOUT_S = 5.0
+AGENTS_FIRST_S = 0.03
+"""So long after the start agents have the daemon to themselves: those that waited for it come at once."""
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that imports keeps the interpreter from agents, at most."""
 
 
 def _raise_open_files_max() -> None:
@@ -154,7 +159,13 @@ class Service:
 
     async def _make_fleet(self) -> ClusterRuntime:
         """Import what peers need, and agents do not, while these are served: it is a third of all imports."""
+        await asyncio.sleep(AGENTS_FIRST_S)
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         found = await asyncio.to_thread(import_module, "crdtsyncd.peers.cluster_runtime")
+        sys.setswitchinterval(usual_s)
+        with self._driver.times.work("release"):
+            release_start_pages()
         fleet: ClusterRuntime = found.ClusterRuntime(self._config, self._driver)
         self._has_fleet.set()
         gc_policy.begin()  # which the start was done without

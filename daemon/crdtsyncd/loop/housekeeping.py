@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from crdtsyncd.loop.connections import Connections
 from crdtsyncd.loop.free_memory import free_memory_bytes
-from crdtsyncd.loop.memory_release import MemoryGuard, release_start_pages
+from crdtsyncd.loop.memory_release import MemoryGuard
 from crdtsyncd.loop.process_usage import shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
 from crdtsyncd.storage.wal_checkpoint import Owner, WalCheckpoints
@@ -80,8 +80,6 @@ class Housekeeping:
         """Runs until cancelled."""
         work = self._house.times.work
         check_due_s = usage_due_s = 0.0
-        with work("release"):
-            release_start_pages()
         while True:
             if time.monotonic() >= check_due_s:
                 check_due_s = time.monotonic() + INTERVAL_S
