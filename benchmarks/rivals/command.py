@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +33,7 @@ from benchmarks.rivals import (
 )
 from benchmarks.rivals.documents import DISTANT, Distant, latencies
 from benchmarks.rivals.processes import ServerError
+from benchmarks.rivals.quiet import WAIT_S, Quiet
 from benchmarks.rivals.stores import Crdtsync, Etcd, Nats, Redis, Store
 from benchmarks.traces import TraceError
 from crdtsync.errors import CrdtSyncError
@@ -44,9 +44,10 @@ STORES: dict[str, Callable[[], Store]] = {
     "redis-everysec": lambda: Redis("everysec"),
     "etcd": Etcd,
     "nats": Nats,
+    "bare": floors.Bare,
 }
 NEEDS = {"redis": "redis-server", "redis-everysec": "redis-server", "etcd": "etcd", "nats": "nats-server"}
-LINES = {line.name.split()[0].rstrip(",").lower(): line for line in DISTANT}
+LINES = {line.name.split()[0].rstrip(",").lower(): line for line in DISTANT} | {"bare": floors.BareLine()}
 ASYNC_ONLY = {"nats"}
 FAILURES = (TimeoutError, OSError, ServerError, DaemonError, CrdtSyncError)
 STEP_TIMEOUT_S = 30.0
@@ -56,7 +57,6 @@ CATCH_UP_TIMEOUT_S = 240.0
 ALONE_TIMEOUT_S = 900.0
 US = "crdtsync"
 MIRROR_ROUNDS = 20
-ECHO = "echo of uvloop and msgpack"
 
 
 class Options(NamedTuple):
@@ -91,10 +91,11 @@ class Sample(NamedTuple):
     value: float
 
 
-async def run(options: Options, console: Console) -> list[Sample]:
+async def run(options: Options, console: Console, quiet: Quiet) -> list[Sample]:
     """All rounds. A system that fails is told, and left out of that round."""
     samples: list[Sample] = []
     for number in range(options.rounds):
+        await quiet.wait()
         for name, make in STORES.items():
             if options.has(name):
                 console.print(f"round {number + 1} of {options.rounds}: {name}")
@@ -137,10 +138,11 @@ def _alone(options: Options) -> dict[str, Callable[[], Awaitable[Found]]]:
     return found if options.has(US) else {}
 
 
-async def run_alone(options: Options, console: Console, took_s: dict[str, float]) -> list[Sample]:
+async def run_alone(options: Options, console: Console, took_s: dict[str, float], quiet: Quiet) -> list[Sample]:
     """Each of these once; what fails is told, and left out."""
     samples: list[Sample] = []
     for name, work in _alone(options).items():
+        await quiet.wait()
         console.print(f"crdtsync alone: {name}")
         start_s = monotonic()
         try:
@@ -152,12 +154,12 @@ async def run_alone(options: Options, console: Console, took_s: dict[str, float]
     return samples
 
 
-async def run_all(options: Options, console: Console, took_s: dict[str, float]) -> list[Sample]:
+async def run_all(options: Options, console: Console, took_s: dict[str, float], quiet: Quiet) -> list[Sample]:
     """Beside others, then alone. ``took_s`` is told how long each part took."""
     start_s = monotonic()
-    samples = await run(options, console)
+    samples = await run(options, console, quiet)
     took_s["beside others"] = monotonic() - start_s
-    return samples + await run_alone(options, console, took_s)
+    return samples + await run_alone(options, console, took_s, quiet)
 
 
 async def _measured(name: str, store: Store, options: Options, console: Console) -> list[Sample]:
@@ -178,6 +180,9 @@ async def _measured(name: str, store: Store, options: Options, console: Console)
                 else:
                     await step("one client", asyncio.to_thread(_one_client, store, options.writes))
                 await step("writes in flight", measures.in_flight(store, options.writes * 4))
+                if name not in ASYNC_ONLY:
+                    crowd = asyncio.to_thread(measures.crowd, store.opener(), options.writes // 4)
+                    found |= await measures.within("a crowd", measures.CROWD_TIMEOUT_S, crowd)
                 if isinstance(store, Crdtsync):
                     await step("reads of a copy", asyncio.to_thread(_mirror_reads, store, options.writes))
                 found |= measures.sizes(store)
@@ -191,7 +196,7 @@ async def _measured(name: str, store: Store, options: Options, console: Console)
 
 
 def _one_client(store: Store, writes: int) -> measures.Figures:
-    return measures.one_client(store.blocking(), writes)
+    return measures.one_client(store.opener()(), writes)
 
 
 def _mirror_reads(store: Crdtsync, count: int) -> measures.Figures:
@@ -204,7 +209,7 @@ async def _distance(distant: Distant, options: Options, console: Console) -> lis
         try:
             async with asyncio.timeout(STEP_TIMEOUT_S) as limit, distant.line(Path(directory)) as pair:
                 limit.reschedule(None)
-                work = latencies(pair, options.writes // 4)
+                work = latencies(pair, options.writes // 2)
                 found = await measures.within("write to event", options.step_timeout_s, work)
         except FAILURES as error:
             console.print(f"  {distant.name} failed: {error}")
@@ -218,14 +223,11 @@ async def _distance(distant: Distant, options: Options, console: Console) -> lis
 
 def _floors(count: int) -> list[Sample]:
     with tempfile.TemporaryDirectory(prefix="rival-") as directory:
-        echoes = floors.echo(Path(directory), count, measures.IN_FLIGHT)
         found = {
-            ECHO: echoes.times,
             "append and fdatasync": floors.fsync(Path(directory), count),
             "Y.Map, one set in memory": floors.yjs_map(count),
         }
-    samples = [Sample(name, measures.FLOOR_P50, percentile(times, 0.5) * 1e6) for name, times in found.items()]
-    return [*samples, Sample(ECHO, measures.SERVER_CPU, echoes.server_s * 1e6)]
+    return [Sample(name, measures.FLOOR_P50, percentile(times, 0.5) * 1e6) for name, times in found.items()]
 
 
 async def _caught_up(options: Options, console: Console) -> list[Sample]:
@@ -283,6 +285,8 @@ def medians(samples: list[Sample]) -> dict[measures.Figure, dict[str, float]]:
 @click.option("--trace", "traces", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
               help="A concurrent trace of josephg/editing-traces, not a made-up session. Repeatable.")  # fmt: skip
 @click.option("--edits", type=click.IntRange(0), help="Only so many of each trace; 0: leave that out.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=WAIT_S, show_default=True,
+              help="Seconds in all to wait for a quiet machine before a round or a part begins.")  # fmt: skip
 @click.option("--write-docs", is_flag=True, help="Write docs/explanation/performance.md and its plots.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Write rivals.md and the plots into this folder.")  # fmt: skip
@@ -298,6 +302,7 @@ def main(
     agents: int,
     traces: tuple[Path, ...],
     edits: int | None,
+    wait_s: float,
     write_docs: bool,
     out: Path | None,
     as_json: bool,
@@ -306,7 +311,7 @@ def main(
     options = Options(rounds, writes, systems, kill_after_s, missed, keys, overwrites, agents, traces, edits)
     took_s: dict[str, float] = {}
     console = Console(stderr=True, highlight=False)
-    load_before = os.getloadavg()[0]
+    quiet = Quiet(wait_s, console.print)
     try:
         install.install_programs({program for name, program in NEEDS.items() if options.has(name)})
         install.install_python()
@@ -314,7 +319,7 @@ def main(
         if any(options.has(name) for name in ("y-websocket", "hocuspocus")):
             install.install_programs({"npm"})
             install.install_node()
-        found = medians(uvloop.run(run_all(options, console, took_s)))
+        found = medians(uvloop.run(run_all(options, console, took_s, quiet)))
     except install.InstallError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
@@ -322,7 +327,7 @@ def main(
     else:
         click.echo("\n\n".join(filter(None, (shortened(options), report.table(found, options.rounds)))))
     if write_docs:
-        page.write(found, page.Run(rounds, writes, load_before, os.getloadavg()[0], took_s, shortened(options)))
+        page.write(found, page.Run(rounds, writes, quiet.busiest, took_s, shortened(options)))
     if out is not None:
         report.write(out, found, options.rounds)
     if any(by.get("crdtsync", 0) for figure, by in found.items() if figure in report.MUST_BE_ZERO):

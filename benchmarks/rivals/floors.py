@@ -1,4 +1,4 @@
-"""What no system of this kind can be faster than: an echo, an fsync, a Yjs map."""
+"""What no system of this kind can be faster than: a bare server, two of them, an fsync, a Yjs map."""
 
 from __future__ import annotations
 
@@ -6,86 +6,165 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable
-from multiprocessing import get_context
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, cast
+from typing import Any, cast
 
 import msgpack
-import uvloop
 from pycrdt import Doc, Map
 
-from benchmarks.rivals.processes import cpu_ns
+from benchmarks.rivals.documents import Line
+from benchmarks.rivals.processes import Process, free_port
+from benchmarks.rivals.stores import CALL_TIMEOUT_S, Blocking, Served
 
-FRAME = {"key": "k1", "value": "x" * 100, "n": 1}
+ROOT = Path(__file__).parents[2]
+_pack = msgpack.Packer().pack
 
 
-class _Echo(asyncio.Protocol):
-    """Decodes each frame and sends it back."""
+def _server(directory: Path, *role: str) -> Process:
+    path = str(directory / "s")
+    # It finds this package although it runs where its files are to be.
+    command = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.rivals.bare_server", path, *role]
+    return Process(command, directory, path)
+
+
+class Bare(Served):
+    """A server of a few lines: uvloop, msgpack and a table of SQLite (``synchronous=FULL``)."""
+
+    name = "floor: bare server"
+    durability = "fsync before the reply"
+
+    async def start(self, directory: Path) -> None:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        self.process = _server(directory)
+        await self.process.start()
+
+    def opener(self) -> Callable[[], Blocking]:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        return partial(_BareClient, str(self.process.address))
+
+    async def connect(self) -> None:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        self._client = await _BareAgent.connect(str(self.process.address))
+
+    async def disconnect(self) -> None:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        self._client.close()
+
+    async def set(self, key: str, value: str) -> object:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        return await self._client.call("set", key, value)
+
+    async def get(self, key: str) -> str | None:
+        """See :class:`benchmarks.rivals.stores.Store`."""
+        found: str | None = await self._client.call("get", key)
+        return found
+
+
+class _BareClient:
+    """For one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(CALL_TIMEOUT_S)
+        self._socket.connect(path)
+        self._frames = msgpack.Unpacker()
+
+    def _call(self, *request: str) -> object:
+        self._socket.sendall(_pack(request))
+        self._frames.feed(self._socket.recv(65536))
+        return self._frames.unpack()  # one reply, which is short
+
+    def set(self, key: str, value: str) -> object:
+        return self._call("set", key, value)
+
+    def get(self, key: str) -> object:
+        return self._call("get", key)
+
+
+class _BareAgent(asyncio.Protocol):
+    """For one event loop. Replies come in the order of requests; what nobody has asked for is an event."""
+
+    def __init__(self) -> None:
+        self._frames = msgpack.Unpacker()
+        self._asked: deque[asyncio.Future[Any]] = deque()
+        self.event = asyncio.Event()
+
+    @classmethod
+    async def connect(cls, path: str) -> _BareAgent:
+        """A new connection."""
+        _, agent = await asyncio.get_running_loop().create_unix_connection(cls, path)
+        return agent
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.frames = msgpack.Unpacker()
-        self.pack = msgpack.Packer().pack
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's own says so by registering, and not always
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.frames.feed(data)
-        self.transport.write(b"".join([self.pack(frame) for frame in self.frames]))
+        self._frames.feed(data)
+        for frame in self._frames:
+            if self._asked:
+                self._asked.popleft().set_result(frame)
+            else:
+                self.event.set()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        for future in self._asked:
+            if not future.done():
+                future.set_exception(ConnectionResetError("the bare server has ended"))
+
+    async def call(self, *request: str) -> Any:
+        """Ask, and wait for the reply."""
+        if self._transport.is_closing():
+            raise ConnectionResetError("the bare server has ended")
+        future = asyncio.get_running_loop().create_future()
+        self._asked.append(future)
+        self._transport.write(_pack(request))
+        return await future
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.close()
 
 
-def _serve(path: str) -> None:
-    async def main() -> None:
-        server = await asyncio.get_running_loop().create_unix_server(_Echo, path)
-        await server.serve_forever()
+class BareLine:
+    """Two bare servers, each with one durable append for each change, and a client at each."""
 
-    uvloop.run(main())
+    name = "floor: two bare servers"
+    durability = "fsync on both hosts"
 
-
-class Echoes(NamedTuple):
-    """Seconds of each round trip; CPU seconds of the server for one of those in flight together."""
-
-    times: list[float]
-    server_s: float
-
-
-def echo(directory: Path, count: int, in_flight: int) -> Echoes:
-    """Round trips of msgpack through a unix socket to a bare uvloop server in another process."""
-    path = str(directory / "echo")
-    process = get_context("spawn").Process(target=_serve, args=(path,), daemon=True)
-    process.start()
-    try:
-        with socket.socket(socket.AF_UNIX) as sock:
-            for _ in range(1000):
-                try:
-                    sock.connect(path)
-                    break
-                except OSError:
-                    process.join(0.01)
-            packed = msgpack.packb([1, "set", FRAME])
-            times = _timed(lambda: _exchange(sock, packed), count)
-            before_ns, rounds = cpu_ns(process.pid), max(1, count // in_flight)
-            for _ in range(rounds):
-                _exchange(sock, packed * in_flight)
-            return Echoes(times, (cpu_ns(process.pid) - before_ns) / 1e9 / (rounds * in_flight))
-    finally:
-        process.kill()
-        process.join()
+    @asynccontextmanager
+    async def line(self, directory: Path) -> AsyncIterator[Line]:
+        """See :class:`benchmarks.rivals.documents.Distant`."""
+        port = str(free_port())
+        far, near = _server(directory / "far", "listen", port), _server(directory / "near", "dial", port)
+        try:
+            await far.start()
+            await near.start()
+            ends = [await _BareAgent.connect(str(process.address)) for process in (near, far)]
+            await ends[1].call("watch")
+            yield _BareAgents(*ends)
+            for end in ends:
+                end.close()
+        finally:
+            await near.end()
+            await far.end()
 
 
-def _exchange(sock: socket.socket, packed: bytes) -> None:
-    """Send, and read back as many bytes: what comes back is the same."""
-    sock.sendall(packed)
-    frames = msgpack.Unpacker()
-    left = len(packed)
-    while left:
-        data = sock.recv(left)
-        if not data:
-            raise OSError("the echo has ended")
-        left -= len(data)
-        frames.feed(data)
-    for _ in frames:
-        pass
+class _BareAgents:
+    def __init__(self, near: _BareAgent, far: _BareAgent) -> None:
+        self._near = near
+        self._far = far
+
+    async def send(self, key: str, value: str) -> None:
+        await self._near.call("set", key, value)
+
+    async def heard(self) -> None:
+        await self._far.event.wait()
+        self._far.event.clear()
 
 
 def fsync(directory: Path, count: int) -> list[float]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from time import monotonic, perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +21,8 @@ KEYS = 1000
 VALUE_CHARS = 100
 VALUE = "x" * VALUE_CHARS
 IN_FLIGHT = 16
+CROWD = 8
+CROWD_TIMEOUT_S = 120.0
 KILL_AFTER_S = 0.5
 LOAD_TIMEOUT_S = 20.0
 RETRY_S = 0.005
@@ -34,7 +39,11 @@ class Figure(NamedTuple):
 WRITE_P50 = Figure("durable write, one client, p50", "µs")
 WRITE_P99 = Figure("durable write, one client, p99", "µs")
 READ_P50 = Figure("read, one client, p50", "µs")
+READ_P99 = Figure("read, one client, p99", "µs")
 WRITES = Figure(f"durable writes, {IN_FLIGHT} in flight", "writes/s", is_better_low=False)
+IN_FLIGHT_P99 = Figure(f"durable write, {IN_FLIGHT} in flight, p99", "µs")
+CROWD_WRITES = Figure(f"durable writes, {CROWD} client processes, one in flight each", "writes/s", is_better_low=False)
+CROWD_P99 = Figure("p99 of those", "µs")
 LOST_BY_KILL = Figure("acknowledged writes lost by kill -9", "writes")
 LOST_BY_RESTART = Figure("acknowledged writes lost by a restart", "writes")
 RESTART = Figure(f"from start to first read, {KEYS:,} keys", "ms")
@@ -48,7 +57,7 @@ CATCH_UP = Figure("catch-up after 20,000 missed overwrites of 1,000 keys; of Red
 CATCH_UP_BYTES = Figure("bytes of that", "KiB")
 APPENDS_RATE = Figure("catch-up after 20,000 missed appends", "changes/s", is_better_low=False)
 APPENDS_BYTES = Figure("bytes of that, for each byte that was appended", "times")
-FLOOR_P50 = Figure("p50", "µs")
+FLOOR_P50 = Figure("floor, p50", "µs")
 
 Figures = dict[Figure, float]
 
@@ -56,12 +65,7 @@ Figures = dict[Figure, float]
 def one_client(client: Blocking, count: int) -> Figures:
     """Writes, then reads, one after another."""
     writes = _latencies(lambda number: client.set(f"k{number % KEYS}", VALUE), count)
-    reads = _latencies(lambda number: client.get(f"k{number % KEYS}"), count)
-    return {
-        WRITE_P50: percentile(writes, 0.5) * 1e6,
-        WRITE_P99: percentile(writes, 0.99) * 1e6,
-        READ_P50: percentile(reads, 0.5) * 1e6,
-    }
+    return _one_client(writes, _latencies(lambda number: client.get(f"k{number % KEYS}"), count))
 
 
 async def one_client_async(store: Store, count: int) -> Figures:
@@ -75,10 +79,15 @@ async def one_client_async(store: Store, count: int) -> Figures:
         start_s = perf_counter()
         await store.get(f"k{number % KEYS}")
         reads.append(perf_counter() - start_s)
+    return _one_client(writes, reads)
+
+
+def _one_client(writes: list[float], reads: list[float]) -> Figures:
     return {
         WRITE_P50: percentile(writes, 0.5) * 1e6,
         WRITE_P99: percentile(writes, 0.99) * 1e6,
         READ_P50: percentile(reads, 0.5) * 1e6,
+        READ_P99: percentile(reads, 0.99) * 1e6,
     }
 
 
@@ -94,15 +103,51 @@ def _latencies(call: Callable[[int], object], count: int) -> list[float]:
 async def in_flight(store: Store, count: int) -> Figures:
     """As many writes a second as it takes with :data:`IN_FLIGHT` on their way."""
     numbers = iter(range(count))
+    times = []
 
     async def write() -> None:
         for number in numbers:
+            start_s = perf_counter()
             await store.set(f"k{number % KEYS}", VALUE)
+            times.append(perf_counter() - start_s)
 
     start_s, before_ns = monotonic(), cpu_ns(store.pid)
     await asyncio.gather(*(write() for _ in range(IN_FLIGHT)))
     took_s = monotonic() - start_s
-    return {WRITES: count / took_s, SERVER_CPU: (cpu_ns(store.pid) - before_ns) / 1000 / count}
+    return {
+        WRITES: count / took_s,
+        IN_FLIGHT_P99: percentile(times, 0.99) * 1e6,
+        SERVER_CPU: (cpu_ns(store.pid) - before_ns) / 1000 / count,
+    }
+
+
+def crowd(opener: Callable[[], Blocking], count: int) -> Figures:
+    """:data:`CROWD` processes that begin together; each writes one value after another."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # once, and not by each process of each crowd
+    with ProcessPoolExecutor(CROWD, context, _join_crowd, (context.Barrier(CROWD),)) as pool:
+        found = list(pool.map(_of_crowd, [opener] * CROWD, [count] * CROWD))
+    took_s = max(end_s for _, end_s, _ in found) - min(start_s for start_s, _, _ in found)
+    times = [time_s for _, _, of_one in found for time_s in of_one]
+    return {CROWD_WRITES: len(times) / took_s, CROWD_P99: percentile(times, 0.99) * 1e6}
+
+
+_barrier: Barrier
+
+
+def _join_crowd(barrier: Barrier) -> None:
+    global _barrier  # noqa: PLW0603  # of a process of the pool, which is given it once
+    _barrier = barrier
+
+
+def _of_crowd(opener: Callable[[], Blocking], count: int) -> tuple[float, float, list[float]]:
+    """When one of them began and ended, and how long each write took."""
+    client = opener()
+    client.set("k0", VALUE)
+    _barrier.wait(CROWD_TIMEOUT_S)
+    start_s = monotonic()
+    times = _latencies(lambda number: client.set(f"k{number % KEYS}", VALUE), count)
+    return start_s, monotonic(), times
 
 
 async def within(step: str, limit_s: float, work: Awaitable[T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +9,8 @@ from typing import NamedTuple
 
 from benchmarks.rivals import report
 from benchmarks.rivals.documents import DISTANT, Distant
+from benchmarks.rivals.floors import Bare, BareLine
+from benchmarks.rivals.quiet import BUSY_SHARE_MAX
 from benchmarks.rivals.report import Found
 from benchmarks.rivals.stores import Crdtsync, Etcd, Nats, Redis, Store
 from benchmarks.rivals.targets import TARGETS
@@ -17,7 +18,6 @@ from benchmarks.rivals.targets import TARGETS
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 BENCHMARKS = "../../benchmarks/README.md"
 PLOTS = "performance"
-QUIET_LOAD_PER_CORE = 0.5
 
 _PLACES = {
     "Size after overwrites": "overwrites",
@@ -33,12 +33,11 @@ _PLACES = {
 
 
 class Run(NamedTuple):
-    """What was asked for, and how busy the machine was before and after: its load average of a minute."""
+    """What was asked for, and which share of the processors others took before its parts began, at most."""
 
     rounds: int
     writes: int
-    load_before: float
-    load_after: float
+    busiest: float
     took_s: Mapping[str, float] = MappingProxyType({})
     """By part."""
     shortened: str = ""
@@ -46,8 +45,8 @@ class Run(NamedTuple):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether others have hardly disturbed it. The run itself is part of the load after it."""
-        return self.load_before <= QUIET_LOAD_PER_CORE * (os.cpu_count() or 1)
+        """Whether others have hardly disturbed it, as far as anybody looked."""
+        return self.busiest <= BUSY_SHARE_MAX
 
 
 def write(found: Found, run: Run, docs: Path = DOCS) -> None:
@@ -87,14 +86,14 @@ Look at the ratios; another machine has other times.
 def _condition(run: Run) -> str:
     condition = (
         f"{report.machine()}; medians of {run.rounds} round{'s'[: run.rounds > 1]}; {run.writes:,} operations of each "
-        f"kind in each round; load average {run.load_before:.1f} before, {run.load_after:.1f} after."
+        f"kind in each round; before each round and part others took {run.busiest:.0%} of the processors at most."
     )
     if run.shortened:
         condition += f"\n\n{run.shortened}"
     if run.is_quiet:
         return condition
     return (
-        f"{condition}\n\n**The machine was not quiet**: other work kept its cores busy. That slows down most what "
+        f"{condition}\n\n**The machine was not quiet**, however long this waited. That slows down most what "
         "takes several processes or much Python, so this run does not show what crdtsync can do.\n"
         "Run it again on a quiet machine before you rely on it."
     )
@@ -113,7 +112,7 @@ def _targets(found: Found) -> str:
         lines.append(f"| {target.name} | {limit} | {target.shown(measured)} | {'met' if is_met else '**missed**'} |")
         if not is_met and target.note:
             notes.setdefault(target.note, []).append(target.name)
-    missed = [f"- **{'; '.join(names)}**: {note}" for note, names in notes.items() if note != "As above."]
+    missed = [f"- **{'; '.join(names)}**: {note}" for note, names in notes.items()]
     if missed:
         lines += ["", "Where a target is missed, and where the time goes:", "", *missed]
     return "\n".join(lines)
@@ -121,10 +120,11 @@ def _targets(found: Found) -> str:
 
 _METHOD = (
     "In each round the systems are measured in turn, each started anew with an empty directory, so a "
-    "disturbance hits all.\n"
+    "disturbance hits all. A floor is a server of a few lines that does nothing but what the disk and the sockets "
+    "ask for.\n"
     "\n"
     "- **Writes and reads:** one client writes values of 100 bytes to 1,000 keys one by one, then reads them. "
-    "Then one asyncio client has 16 writes in flight.\n"
+    "Then one asyncio client has 16 writes in flight, and then eight processes write one by one.\n"
     "- **Kill and restart:** while 16 writers are at work, the server is ended: once by `kill -9`, once as a "
     "service manager does it. Then all acknowledged writes are looked for.\n"
     "- **Write to event:** a write at one client, the event at another, one at a time; here each client has a "
@@ -155,7 +155,16 @@ def _times(run: Run) -> list[str]:
 
 def _systems() -> str:
     lines = ["| system | what its acknowledgement, or its event, means |", "|---|---|"]
-    stores: list[Store | Distant] = [Crdtsync(), Redis("always"), Redis("everysec"), Etcd(), Nats(), *DISTANT]
+    stores: list[Store | Distant] = [
+        Crdtsync(),
+        Redis("always"),
+        Redis("everysec"),
+        Etcd(),
+        Nats(),
+        Bare(),
+        *DISTANT,
+        BareLine(),
+    ]
     lines += [f"| {store.name} | {store.durability} |" for store in stores]
     return "\n".join(lines)
 

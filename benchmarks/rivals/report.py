@@ -29,23 +29,28 @@ _OURS, _OTHERS = "#2563eb", "#94a3b8"
 
 
 def table(found: Found, rounds: int) -> str:
-    """Markdown: a section for each figure, the best system first, with its ratio to ours."""
+    """Markdown: what was measured, a row for each figure."""
     return f"Medians of {rounds} rounds; {machine()}.\n\n{tables(found)}"
 
 
 def tables(found: Found) -> str:
-    """A table for each figure, and one for those that are of one system alone."""
+    """A table for each set of systems that were measured by the same figures, and one for crdtsync alone."""
     lines: list[str] = []
     alone = {figure: by["crdtsync"] for figure, by in found.items() if by.keys() == {"crdtsync"}}
+    groups: list[dict[Figure, Mapping[str, float]]] = []
     for figure, by in found.items():
-        if figure in alone:
-            continue
-        ours = next((value for name, value in by.items() if name.startswith("crdtsync")), None)
-        title = "Floors" if figure is measures.FLOOR_P50 else figure.name
-        lines += [f"| {title} | {figure.unit} | crdtsync's ratio to it |", "|---|---|---|"]
-        for name, value in sorted(by.items(), key=lambda item: item[1], reverse=not figure.is_better_low):
-            ratio = f"{ours / value:.2f}" if ours is not None and value else ""
-            lines.append(f"| {name} | {value:,.{0 if value >= 100 else 1}f} | {ratio} |")
+        if figure not in alone:
+            others = by.keys() - {"crdtsync"}
+            group = next((each for each in groups if any(others & known.keys() for known in each.values())), None)
+            if group is None:
+                groups.append(group := {})
+            group[figure] = by
+    for group in groups:
+        systems = list(dict.fromkeys(name for by in group.values() for name in by))
+        lines += [f"| | {' | '.join(systems)} |", f"|---|{'--:|' * len(systems)}"]
+        for figure, by in group.items():
+            cells = [f"{by[name]:,.{_digits(by[name])}f}" if name in by else "" for name in systems]
+            lines.append(f"| {figure.name}, {figure.unit} | {' | '.join(cells)} |")
         lines.append("")
     if alone:
         lines += ["| crdtsync alone | | |", "|---|---|---|"]
@@ -55,7 +60,7 @@ def tables(found: Found) -> str:
 
 
 def _digits(value: float) -> int:
-    return 0 if value >= 100 else 1 if value >= 10 else 2
+    return 0 if value >= 100 or not value else 1 if value >= 10 else 2
 
 
 def machine() -> str:

@@ -6,7 +6,8 @@ import asyncio
 import base64
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from signal import SIGTERM
@@ -50,8 +51,8 @@ class Store(Protocol):
     async def stop(self) -> None:
         """End it for good."""
 
-    def blocking(self) -> Blocking:
-        """A new client for one thread."""
+    def opener(self) -> Callable[[], Blocking]:
+        """What makes a new client for one thread; another process can be given it."""
 
     async def connect(self) -> None:
         """Open what :meth:`set` and :meth:`get` use."""
@@ -104,9 +105,9 @@ class Crdtsync:
         """See :class:`Store`."""
         await self._fleet.__aexit__()
 
-    def blocking(self) -> Blocking:
+    def opener(self) -> Callable[[], Blocking]:
         """See :class:`Store`."""
-        return Client(self._fleet[0].socket, timeout=CALL_TIMEOUT_S)
+        return partial(Client, self._fleet[0].socket, timeout=CALL_TIMEOUT_S)
 
     async def connect(self) -> None:
         """See :class:`Store`."""
@@ -148,7 +149,7 @@ class Crdtsync:
         return disk_bytes(self._fleet[0].database.parent)
 
 
-class _Served:
+class Served:
     """What the systems have in common whose server is one process."""
 
     process: Process
@@ -176,7 +177,7 @@ class _Served:
         return disk_bytes(self.process.directory)
 
 
-class Redis(_Served):
+class Redis(Served):
     """Redis over its unix socket, through redis-py."""
 
     def __init__(self, fsync: str) -> None:
@@ -192,10 +193,9 @@ class Redis(_Served):
         self.process = Process(["redis-server", *options], directory, self._socket)
         await self.process.start()
 
-    def blocking(self) -> Blocking:
+    def opener(self) -> Callable[[], Blocking]:
         """See :class:`Store`."""
-        found: Blocking = importlib.import_module("redis").Redis(unix_socket_path=self._socket)
-        return found
+        return partial(_redis_client, self._socket)
 
     async def connect(self) -> None:
         """See :class:`Store`."""
@@ -215,11 +215,16 @@ class Redis(_Served):
         return None if found is None else found.decode()
 
 
+def _redis_client(path: str) -> Blocking:
+    found: Blocking = importlib.import_module("redis").Redis(unix_socket_path=path)
+    return found
+
+
 async def _quiet(_error: Exception) -> None:
     """A connection whose server is killed is lost, as it should be."""
 
 
-class Nats(_Served):
+class Nats(Served):
     """A key-value bucket of NATS JetStream, on files, through nats-py."""
 
     name = "NATS JetStream KV"
@@ -232,7 +237,7 @@ class Nats(_Served):
         self.process = Process(["nats-server", *options], directory, self._port)
         await self.process.start()
 
-    def blocking(self) -> Blocking:
+    def opener(self) -> Callable[[], Blocking]:
         """See :class:`Store`."""
         raise NotImplementedError("nats-py has no blocking client")
 
@@ -269,7 +274,7 @@ class Nats(_Served):
         return str(entry.value.decode())
 
 
-class Etcd(_Served):
+class Etcd(Served):
     """etcd, through its JSON gateway: there is no Python client of it that is looked after."""
 
     name = "etcd (JSON gateway)"
@@ -285,9 +290,9 @@ class Etcd(_Served):
         self.process = Process(["etcd", *options], directory, self._port)
         await self.process.start()
 
-    def blocking(self) -> Blocking:
+    def opener(self) -> Callable[[], Blocking]:
         """See :class:`Store`."""
-        return _EtcdClient(self._port)
+        return partial(_EtcdClient, self._port)
 
     async def connect(self) -> None:
         """See :class:`Store`."""
