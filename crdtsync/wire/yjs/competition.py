@@ -122,30 +122,32 @@ class Competition:
 
     def place(self, item: Placed, is_followed: bool) -> None:
         """Note one item. ``is_followed``: the document holds the clock after its left neighbour."""
-        siblings = self._of(item.left)
-        if not siblings and is_followed and isinstance(item.left, int) and not self._is_apart(item.left + 1):
-            siblings = (self._next_of(item.left),)
+        first, end, left, right = item
+        is_next = item.is_next
+        siblings = self._of(left)
+        if is_followed and not siblings and isinstance(left, int) and not self._is_apart(left + 1):
+            siblings = (self._next_of(left),)
         items_before = self.items
         self.placed += 1
-        if not item.is_next and isinstance(item.left, int):
-            self._scan(item.left)
-        self.longest += item.end - item.first
-        self.largest = max(self.largest, item.end - item.first)
-        self.items += 1 if item.is_next and not siblings else 2  # it may have cut another one in two
+        if not is_next and isinstance(left, int):
+            self._scan(left)
+        self.longest += end - first
+        self.largest = max(self.largest, end - first)
+        self.items += 1 if is_next and not siblings else 2  # it may have cut another one in two
         self.steps += self.growth * (self.items - items_before)
-        if siblings and (siblings[-1].first != item.right or self._is_contested(item.left)):
-            self.contested.add(item.left)
+        if siblings and (siblings[-1].first != right or self._is_contested(left)):
+            self.contested.add(left)
             self._compete(item, siblings)
-        here = _Sibling(item.first, item.right, items_before)
-        if siblings or not item.is_next:
-            self.siblings[item.left] = (*siblings[-SIBLINGS_MAX:], here)
+        here = _Sibling(first, right, items_before)
+        if siblings or not is_next:
+            self.siblings[left] = (*siblings[-SIBLINGS_MAX:], here)
             if len(siblings) > SIBLINGS_MAX:
-                self.counts[item.left] = self._count_of(item.left) + 1
-        if item.is_next:
-            client = item.first >> CLOCK_BITS
+                self.counts[left] = self._count_of(left) + 1
+        if is_next:
+            client = first >> CLOCK_BITS
             self.latest[client] = (*self._latest_of(client)[1 - LATEST_MAX :], here)
         else:
-            self.apart.add(item.first)
+            self.apart.add(first)
 
     def _scan(self, left: int) -> None:
         """Note that a string is cut in two after this clock, if it goes on there."""

@@ -94,6 +94,12 @@ def causally(sections: Mapping[int, list[Struct]], known: Mapping[int, int]) -> 
     :raises InvalidUpdate: one refers to what ``known`` (by client the clock that comes next) does not have either, or
         waits for what waits for it: pycrdt would put a gap, or a circle, aside and say nothing.
     """
+    if len(sections) == 1:  # as in most edits: it waits for no other
+        for client, structs in sections.items():
+            for struct in structs:
+                _missing(client, struct, known, {}, sections)
+                yield client, struct
+        return
     front = {client: structs[0].clock for client, structs in sections.items()}
     done = dict.fromkeys(sections, 0)
     for highest in sorted(sections, reverse=True):
@@ -155,6 +161,7 @@ def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
     at = start + 1
     origin = right = parent = None
     detail: list[int] | int = 0
+    kind = info & 0x1F
     if info:
         if info & 0x80:
             origin, at = read_id(data, at)
@@ -164,9 +171,9 @@ def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
             parent, at = _read_parent(data, at)
             if info & 0x20:
                 at = read_text(data, at)[1]
-        read = _CONTENT.get(info & 0x1F)
+        read = _CONTENT.get(kind)
         if read is None:
-            refuse(f"content kind {info & 0x1F}", start, "deleted, binary, string, embed, format, type or any")
+            refuse(f"content kind {kind}", start, "deleted, binary, string, embed, format, type or any")
         body = at
         length, at, detail = read(data, at)
     else:
@@ -177,7 +184,7 @@ def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
     end = clock + length
     if end > CLOCK_MAX:
         refuse(f"a struct ends at clock {end}", start, f"at most {CLOCK_MAX}")
-    return Struct(clock, end, info & 0x1F, origin, right, parent, info & 0x20 != 0, detail, start, body, at), at
+    return Struct(clock, end, kind, origin, right, parent, info & 0x20 != 0, detail, start, body, at), at
 
 
 def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:
@@ -201,6 +208,8 @@ def read_deletes(
     ``check`` is called with the client, first clock, end clock and byte offset of each range when it has been read.
     """
     deletes: dict[int, list[tuple[int, int]]] = {}
+    if not data[at]:
+        return deletes, at + 1
     done = 0
     clients, at = read_count(data, at, 2, "clients")
     for _ in range(clients):

@@ -11,11 +11,13 @@ They are stricter than yrs, which wraps integers around, and allocates and recur
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Final, NoReturn
 
 INTEGER_MAX: Final = 2**53 - 1
 ANY_DEPTH_MAX: Final = 64  # yrs recurses over values without a limit
+_LONG_UINT: Final = re.compile(rb"[\x80-\xff]{2,8}[\x01-\x7f]")
 
 
 class InvalidUpdate(ValueError):
@@ -32,14 +34,23 @@ def read_uint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
+    next_byte = data[at + 1]
+    if 0 < next_byte < 0x80:
+        return byte - 0x80 | next_byte << 7, at + 2
+    digits = _LONG_UINT.match(data, at)
+    if digits is None:
+        _refuse_uint(data, at)
+    return _long_uint(digits[0]), digits.end()
+
+
+def _refuse_uint(data: bytes, at: int) -> NoReturn:
+    """It has no shortest form of at most nine bytes here."""
     end = at + 2
     while data[end - 1] >= 0x80:
         end += 1
         if end - at > 9:
             refuse("an integer has over 9 bytes", at, "53 bits")
-    if not data[end - 1]:
-        refuse("an integer is longer than it needs to be", end - 1, "the shortest form")
-    return _long_uint(data[at:end]), end
+    refuse("an integer is longer than it needs to be", end - 1, "the shortest form")
 
 
 @lru_cache(maxsize=1024)

@@ -147,7 +147,7 @@ class Outline(dict[int, int]):
         return twin
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpdateSummary:
     """What an update carries. ``ranges`` and ``deletes`` hold (first clock, end clock exclusive) by Yjs client id.
 
@@ -224,7 +224,8 @@ def advance(known: dict[int, int], summary: UpdateSummary) -> None:
         for client, (starts, places) in summary.shape.runs.items():
             for clock, place in zip(starts, places, strict=True):
                 known.shape.add(client, clock, place)
-        known.shape.types |= summary.shape.types
+        if summary.shape.types:
+            known.shape.types |= summary.shape.types
         known.competition.advance(summary.competition)
         for client, pairs in summary.shape.pairs.items():
             known.shape.pairs.setdefault(client, set()).update(pairs)
@@ -252,10 +253,13 @@ class _Judge:
         self.known = known
         self.is_own_state = is_own_state
         self.update = update
-        self.competition = known.competition.beside() if isinstance(known, Outline) else Competition()
         self.front: dict[int, int] = {}
-        self.base = known.shape if isinstance(known, Outline) else None
-        self.roots: Mapping[str | Id | None, int] = known.roots if isinstance(known, Outline) else {}
+        self.base: _Shape | None = None
+        self.roots: Mapping[str | Id | None, int] = {}
+        if isinstance(known, Outline):
+            self.competition, self.base, self.roots = known.competition.beside(), known.shape, known.roots
+        else:
+            self.competition = Competition()
         self.shape = _Shape()
         self.ranges: dict[int, tuple[int, int]] = {}
 
@@ -280,7 +284,7 @@ class _Judge:
         if end <= known_end:
             return  # yrs drops it
         parent, keyed = self._parent(struct) if kind != GC else (None, False)
-        pairs = [clock + offset for offset in detail] if isinstance(detail, list) else []
+        pairs = [clock + offset for offset in detail] if detail and isinstance(detail, list) else []
         if clock < known_end:  # yrs cuts off what it knows and ties the rest to the last that it knows, wherever it is
             before = self._at(client, known_end - 1)
             if (before[0] is not None and before[:2] != (parent, keyed)) or known_end in pairs:
@@ -302,7 +306,7 @@ class _Judge:
         is_followed = False
         if isinstance(item.left, int):
             before, at = divmod(item.left + 1, 1 << CLOCK_BITS)
-            is_followed = at < max(self.known.get(before, 0), self.front.get(before, 0))
+            is_followed = at < self.known.get(before, 0) or at < self.front.get(before, 0)
         self.competition.place(item, is_followed)
 
     def _check_content(self, client: int, struct: Struct, parent: str | Id | None, keyed: bool) -> None:
