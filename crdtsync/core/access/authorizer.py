@@ -257,13 +257,14 @@ class Guard:
 
     # -- the checks --------------------------------------------------------------------------------------------
 
-    def _check_key(self, agent: Agent, right: Right, _name: str, args: Arguments) -> None:
+    def _check_key(self, agent: Agent, right: Right, name: str, args: Arguments) -> None:
         key, space = args.get("key"), args.get("space", agent.space)
         grant = self.grant(agent, space)
         if type(key) is not str:
             self._check_most(agent, right, grant, space)
         elif grant.on(key) < right:
-            raise self._refusal(agent, right, space, grant, f"the key {shown(key)}", key)
+            pattern = f"{key.rpartition('/')[0]}/**" if name == "show" else key  # each card has a key of its own
+            raise self._refusal(agent, right, space, grant, f"the key {shown(key)}", pattern)
 
     def _check_keys(self, agent: Agent, right: Right, name: str, args: Arguments) -> None:
         keys = args.get("keys")
@@ -286,7 +287,8 @@ class Guard:
     def _check_pattern(self, agent: Agent, right: Right, _name: str, args: Arguments) -> None:
         space = args.get("space", agent.space)
         grant = self.grant(agent, space)
-        self._check_most(agent, right, grant, space)
+        if grant.most is Right.NONE and space != DEFAULT_SPACE:
+            raise self.missing(agent, space)
         pattern = check_pattern(args.get("pattern", EVERYTHING))
         if grant.on_all(pattern) < right:
             raise self._refusal(agent, right, space, grant, f"all keys of {shown(pattern.text)}", pattern.text)

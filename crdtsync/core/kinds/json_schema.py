@@ -84,7 +84,10 @@ class JsonSchema:
                 _blunted(checked), pattern_options=options, offline=True, validate_formats=False, mask="it"
             )
         except (ValueError, OverflowError) as error:
-            raise InvalidRequest(f"this is no JSON Schema: {str(error).splitlines()[0][:300]}") from None
+            where = (
+                f"{path_text(tuple(error.instance_path))}: " if isinstance(error, jsonschema_rs.ValidationError) else ""
+            )
+            raise InvalidRequest(f"this is no JSON Schema: {where}{str(error).splitlines()[0][:300]}") from None
         self._error = jsonschema_rs.ValidationError
 
     def misfit(self, value: object) -> Misfit | None:

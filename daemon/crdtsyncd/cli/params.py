@@ -78,7 +78,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         """Bytes, or a usage error that shows the form."""
         match = _SIZE.fullmatch(str(value))
         if match is None:
-            self.fail(f"{str(value)!r} is not a size such as 500kB, 64MB or 2GB.", param, ctx)
+            self.fail(f"{str(value)!r} is not a size such as 800B, 500kB, 64MB or 2GB.", param, ctx)
         return int(match[1]) * _BYTES[match[2]]
 
 

@@ -121,6 +121,14 @@ def test_a_right_includes_those_below_it_and_goes_with_the_pattern(machine, root
     assert "crdtsync access grant agent:critic write 'plan/a' --space default" in fields["message"]
 
 
+def test_a_refusal_names_the_narrowest_rule_that_would_help(root):
+    agent = keyed(root)
+    declared = refused(agent.do, "schema_set", pattern="x/*", policy="max")["message"]
+    assert "grant agent:critic admin 'x/*' --space default" in declared
+    card = refused(agent.ask, "show", key="presence/7f3a", value=pack(1))["message"]  # the next one has another key
+    assert "grant agent:critic write 'presence/**' --space default" in card
+
+
 @pytest.mark.parametrize("right, left", [("read", None), ("write", "read"), ("admin", "write")])
 def test_taking_away_a_right_takes_those_above_it(root, right, left):
     grant(root, "uid:5", "admin", "p/*")

@@ -21,6 +21,8 @@ def test_the_statuses_of_the_command_line_are_documented():
     page = {row["code"]: row["status"] for row in map(OWN_ROW.fullmatch, PAGE.read_text().splitlines()) if row}
     assert page == {
         "absent": str(errors.ABSENT),
+        "failed": str(errors.ABSENT),
+        "misfit": str(errors.ABSENT),
         "not_all_merged": str(errors.REFUSED),
         "usage": str(errors.USAGE),
         "invalid_value": str(errors.REFUSED),

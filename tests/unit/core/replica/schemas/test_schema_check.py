@@ -163,7 +163,7 @@ TREE = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$r
     "json, why",
     [
         (5, "a map"),
-        ({"type": "objekt"}, "no JSON Schema"),
+        ({"properties": {"a": {"type": "objekt"}}}, r"no JSON Schema: \$\.properties\.a\.type: "),
         ({"anyOf": 5}, "no JSON Schema"),
         ({"pattern": "(?=a)b"}, "no JSON Schema"),
         ({"pattern": "(x{1000}){1000}"}, "no JSON Schema"),
