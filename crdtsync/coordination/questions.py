@@ -6,6 +6,7 @@ settle: the asker gets :class:`~crdtsync.errors.Unresolved` until one of them sa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -51,6 +52,20 @@ class Answer:
     agent: str
     node: str
     note: str
+
+
+def checked_options(name: str, options: Iterable[Any], deadline_s: float | None, default: Any) -> tuple[Any, ...]:
+    """The options of a question that can be asked."""
+    if not name:
+        raise InvalidRequest("a question needs a name to be answered by, such as deploy; it is empty")
+    if isinstance(options, str):
+        raise InvalidRequest(f"options are a list of answers, as in [{options!r}]")
+    possible = tuple(options)
+    if deadline_s is None and default is not None:
+        raise InvalidRequest("a default is the answer after a deadline: say that, too")
+    if possible and deadline_s is not None and default not in possible:
+        raise InvalidRequest(f"the default {default!r} is none of the options")
+    return possible
 
 
 def question_record(

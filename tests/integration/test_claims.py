@@ -186,6 +186,17 @@ def test_a_lease_that_holds_its_key_takes_it_no_second_time_and_goes_on(daemon: 
     assert state.claims() == []
 
 
+def test_a_lease_that_nobody_took_says_so(daemon: Daemon):
+    lease = daemon.client("ann").claim("k")
+    assert not lease.is_confirmed
+    assert not lease.release()
+    with pytest.raises(ClaimLost, match="it was never held"):
+        lease.check()
+    assert lease.acquire().release()
+    with pytest.raises(ClaimLost, match="it was released"):
+        lease.check()
+
+
 def test_a_claim_outlasts_a_restart_of_its_daemon(daemon: Daemon):
     with daemon.client("ann").claim("task/1", ttl=30) as lease:
         daemon.stop()

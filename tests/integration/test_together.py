@@ -306,6 +306,11 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
     assert [shell.ok(name) for name in ("asks", "claims", "tasks")] == ["no questions", "no claims", "no tasks"]
     assert shell.ok("ask", "deploy", "Ship it?") == "yes"
     assert json.loads(shell.ok("asks", "--all", "--json"))["answers"][0]["note"] == "it works"
+    assert shell("ask", "by-default", "And now?", "--default", "yes").status == 2
+    with pytest.raises(Timeout):
+        daemon.client("flow").ask("count", "How many?", options=[1, 2], timeout=0.1)
+    assert json.loads(shell.ok("answer", "count", "2", "--json")) == {"key": "count", "answer": 2}
+    assert daemon.client("flow").ask("count") == 2, "the option, and not a text like it"
     with daemon.client("ann").present(role="critic", status="reading"):
         assert any(
             (row["agent"], row["role"]) == ("ann", "critic")

@@ -16,6 +16,7 @@ from crdtsync.coordination.questions import (
     Question,
     check_answer,
     check_same,
+    checked_options,
     question_in,
     question_record,
     settled,
@@ -43,10 +44,7 @@ async def ask(
     anew: bool,
 ) -> Any:
     """Ask, or go on waiting for what was asked; the answer."""
-    if not name:
-        raise InvalidRequest("a question needs a name to be answered by, such as deploy; it is empty")
-    if isinstance(options, str):
-        raise InvalidRequest(f"options are a list of answers, as in [{options!r}]")
+    possible = checked_options(name, options, deadline_s, default)
     session = state.session()
     if not question and (anew or await session.entry(ASKS + name) is None):
         raise InvalidRequest(f"nobody has asked {name!r} before: say the question, too")
@@ -55,9 +53,7 @@ async def ask(
             batch.delete(ASKS + name)
             batch.delete(ANSWERS + name)
     deadline_ms = None if deadline_s is None else _now_ms() + round(deadline_s * 1000)
-    value = question_record(question, tuple(options), context, deadline_ms, default)
-    if value["options"] and deadline_ms is not None and default not in value["options"]:
-        raise InvalidRequest(f"the default {default!r} is none of the options")
+    value = question_record(question, possible, context, deadline_ms, default)
     try:
         await session.set(ASKS + name, value, if_absent=True)
     except VersionMismatch as mismatch:  # it was asked before, by this flow when it ran last

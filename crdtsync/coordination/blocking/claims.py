@@ -84,7 +84,7 @@ class Lease:
         self.key = key
         self.ttl = ttl
         self.fence = 0
-        self.is_confirmed = True
+        self.is_confirmed = False
         self.agent = self.node = ""
         self._state = state.session()
         self._path = path_of(key)
@@ -121,7 +121,7 @@ class Lease:
         :raises ClaimLost: it is not held any more; the message says why.
         """
         if not self.is_held:
-            why = self._lost or ("it was not renewed in time" if self._version else "it was never held")
+            why = self._lost or ("it was not renewed in time" if self.fence else "it was never held")
             raise ClaimLost(f"the claim on {self.key!r} is lost: {why}", key=self.key, fence=self.fence)
 
     def __enter__(self) -> Self:
@@ -187,7 +187,8 @@ class Lease:
     def _stop(self) -> bool:
         """Renew it no more; whether it was held."""
         was_held = self.is_held
-        self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
+        if self.fence:
+            self._lost = self._lost or ("it was released" if was_held else "it was not renewed in time")
         self._ended.set()
         if self._events is not None:
             self._events.close()

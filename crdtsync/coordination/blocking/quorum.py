@@ -100,7 +100,7 @@ class QuorumLease(Lease):
             raise
         if not reply["granted"]:
             raise _refusal(self.key, reply)
-        self.fence, self._asked, self._is_taken = reply["fence"], asked, True
+        self.fence, self._asked, self._is_taken, self.is_confirmed = reply["fence"], asked, True, True
         self.agent, self.node = self._state.agent, self._state.node
         self._start()
         return self

@@ -94,6 +94,10 @@ class Worker:
         self._is_stopped = False
         self.on_end: Callable[[Task], object] | None = None
         """Called with the task when it is stored how an attempt at it has ended. What it raises ends the run."""
+        self.on_overtaken: Callable[[Task, Task | None], object] | None = None
+        """The same with the task that was tried, and as it is now, when an attempt does not count: somebody else has
+        taken it up. None: it is gone.
+        """
         self.done = 0
         self.failed = 0
 
@@ -224,6 +228,8 @@ class Worker:
             lease.release_with(lambda batch: batch.set(task.key, value, if_version=version, ttl=ttl))
         except VersionMismatch as mismatch:
             if value["state"] != DONE or not _is_there(task, mismatch.current):
+                if self.on_overtaken is not None:
+                    call(self.on_overtaken, task, task_in(mismatch.current))
                 return
             lease.release_with(lambda batch: batch.set(task.key, value, seen=version, ttl=ttl))
         ended = Task(task.key, **(value | {"after": task.after}))

@@ -85,6 +85,12 @@ def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None
         line(part)
 
 
+def done(settings: Settings, fields: Mapping[str, object]) -> None:
+    """The same of a command that tells people nothing."""
+    if settings.json:
+        line(record(fields))
+
+
 def warning(sentence: str) -> None:
     """Tell a person something beside the result."""
     flush()  # where both go to one place, what it is about comes first

@@ -37,8 +37,8 @@ def ask(settings: Settings, /, key: str, **options: Any) -> None:
     Example:
       crdtsync ask deploy 'Ship it?' --option yes --option no
     """
-    if options["deadline"] is not None and options["default"] is None:
-        raise click.UsageError("--deadline needs --default, the answer if nobody gives another one")
+    if (options["deadline"] is None) != (options["default"] is None):
+        raise click.UsageError("--deadline and --default go together: the answer if nobody gives another one in time")
     with connect(settings) as client:
         answer = client.ask(key, timeout=settings.timeout, **options)
     output.result(settings, _plain(answer), {"key": key, "answer": answer})
@@ -101,15 +101,19 @@ def _show(settings: Settings, found: list[dict[str, Any]]) -> None:
 def answer(settings: Settings, key: str, value: str, note: str, settle: bool) -> None:
     """Answer a question, once.
 
-    The exit status is 1 if it is answered already, and 6 if somebody on another host answered otherwise at the same
-    moment.
+    VALUE is one of the options, or any text where there are none. The exit status is 1 if it is answered already, and 6
+    if somebody on another host answered otherwise at the same moment.
 
     \b
     Example:
       crdtsync answer deploy yes --note 'the tests pass'
     """
     with connect(settings) as client:
-        client.answer(key, value, note=note, settle=settle)
+        asked = next((one for one in client.asks(key, answered=True) if one.name == key), None)
+        options = () if asked is None else asked.options
+        said = next((option for option in options if _plain(option) == value), value)
+        client.answer(key, said, note=note, settle=settle)
+    output.done(settings, {"key": key, "answer": said})
 
 
 def _plain(value: object) -> str:

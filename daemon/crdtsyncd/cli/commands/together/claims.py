@@ -102,6 +102,7 @@ def release(settings: Settings, key: str, fence: int | None) -> None:
     with connect(settings) as client:
         if not client.release(key, fence=fence):
             raise absent(f"{key!r} is not claimed" + ("" if fence is None else f" with the fence {fence}"))
+    output.done(settings, {"key": key})
 
 
 @state_command("claims")

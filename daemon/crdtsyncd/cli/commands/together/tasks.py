@@ -99,6 +99,7 @@ def retry(settings: Settings, key: str) -> None:
     with connect(settings) as client:
         if not client.retry_task(key):
             raise absent(f"{key!r} is no task that has failed or is done")
+    output.done(settings, {"key": key})
 
 
 for _command in (put, retry):
@@ -248,7 +249,7 @@ def work(
     with connect(settings) as client:
         for _ in range(count):
             worker = client.work(pattern, working.handle, role=role, ttl=ttl)
-            worker.on_end = working.tell
+            worker.on_end, worker.on_overtaken = working.tell, working.tell_of_loss
             working.workers.append(worker)
         until_told(lambda: working.run(drain=drain), working.end)
         if drain:

@@ -79,11 +79,19 @@ class Working:
         """Print how an attempt has ended."""
         failure = ended.error if ended.state != "done" else ""
         how = "given back" if ended.state == "open" and not failure else failure or "done"
-        fields = {"key": ended.key, "attempt": ended.attempts, "state": ended.state, "error": failure}
         if ended.state == "failed":
             self.failed.add(ended.key)
+        self._print(ended, how, failure)
+
+    def tell_of_loss(self, task: Task, theirs: Task | None) -> None:
+        """Print that what came out of an attempt does not count."""
+        how = "lost: the task is gone" if theirs is None else f"lost: it is {theirs.state} by {theirs.worker}"
+        self._print(task, how, how)
+
+    def _print(self, task: Task, how: str, error: str) -> None:
+        fields = {"key": task.key, "attempt": task.attempts, "state": task.state, "error": error}
         with self._printing:
-            output.result(self._settings, f"{ended.key}: {how}", fields)
+            output.result(self._settings, f"{task.key}: {how}", fields)
             output.flush()
 
 
