@@ -24,8 +24,8 @@ Modules:
 - ``host_requests``: requests that the daemon's process answers itself: metrics, log level, backup
 - ``vote_requests``: claims by quorum
 - ``retry_replies``: replies to writes, kept so that a repeated write is answered and not done twice
-- ``fast_set``, ``fast_get``: the plain ``set`` and ``get`` in one go, to the same state and the same bytes; what is
-  not plain is left to the general way
+- ``fast_set``, ``fast_get``: the plain ``set`` and ``get`` in one go, and the ``batch`` of new keys, to the same state
+  and the same bytes; what is not plain is left to the general way
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``reads``, ``waiting``, ``watch``,
 ``access``, ``cluster``, ``replica`` and what these stand on. Nothing here may know ``diagnostics`` or the node.

@@ -19,7 +19,7 @@ from crdtsync.core.agents.bound_keys import BoundKeys
 from crdtsync.core.agents.cards import AgentCards
 from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
-from crdtsync.core.agents.fast_set import write_plainly
+from crdtsync.core.agents.fast_set import batch_plainly, write_plainly
 from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
 from crdtsync.core.agents.parse_request import request_of
 from crdtsync.core.agents.retry_replies import Outcomes
@@ -195,6 +195,8 @@ class Desk:
             if agent.account is not None:
                 agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
             if name == "set" and self.is_short and write_plainly(self, agent, request, args):
+                return True
+            if name == "batch" and self.is_short and batch_plainly(self, agent, request, args):
                 return True
             if name == "get" and self.is_short and read_plainly(self, agent, request, args):
                 return True

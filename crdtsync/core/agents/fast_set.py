@@ -1,10 +1,11 @@
-"""The short path of the write that is made most: a plain ``set`` of a register that holds one value or none.
+"""The short paths of the writes that are made most: a plain ``set`` of a register that holds one value or none, and a
+``batch`` of them to keys that nobody has written yet, as a checkpoint of an agent is.
 
 :mod:`crdtsync.core.replica.write_operations`, :class:`~crdtsync.core.replica.change_draft.Draft` and
 :meth:`Replica.commit` do for it a great deal that only other writes need. This does the same to the same state in one
-go. Where anything is not as plain as it thinks (options, conditions, siblings, expiry, schemas, rights, a first change,
-a value that cannot be stored), it does nothing at all and leaves the request to them. A test makes every write both
-ways and compares all that comes of it.
+go; a batch leaves the change to the last of them. Where anything is not as plain as it thinks (options, conditions,
+siblings, expiry, schemas, rights, a first change, a value that cannot be stored), it does nothing at all and leaves the
+request to them. A test makes every write both ways and compares all that comes of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from crdtsync.core.replica.replica import Applied
 from crdtsync.errors import NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
 from crdtsync.wire.codec import new_row, pack
-from crdtsync.wire.limits import VALUE_CONTAINERS_MAX, is_agent_name, is_name, key_fault
+from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_CONTAINERS_MAX, is_agent_name, is_name, key_fault
 from crdtsync.wire.stored_values import is_storable
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 DEPS_MAX = 64
 """With more of them a change may come near to its bound, which is not looked at here."""
 _ARGUMENTS = frozenset({"key", "value", "n", "seen", "agent", "space"})
+_OF_BATCH = frozenset({"ops", "n", "agent", "space"})
+_OF_PART = frozenset({"key", "value", "if_absent"})
 _REGISTER = int(Kind.REGISTER)
 
 
@@ -49,12 +52,47 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
     applied, result = done
     host.applied_plainly(replica, [applied])
     desk.bound.wrote(agent, space, args["key"], result["version"])
+    _answer(desk, agent, request, args["n"], result)
+    return True
+
+
+def batch_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
+    """The same of a ``batch`` of plain ``set``s, each of a key that holds nothing."""
+    host = desk.host
+    space, author = session_of(desk, agent, args)
+    replica = host.replicas.get(space)
+    if replica is None or host.read_only or not author:
+        return False
+    ops = _new_keys(agent, replica, args)
+    if not ops:
+        return False
+    number = args["n"]
+    applied = replica.commit(ops, author, agent.client[:8] + number.to_bytes(8, "big"), host.now_ms)
+    host.applied_plainly(replica, [applied])
+    change = applied.change
+    results: list[Result] = [
+        {
+            "behind": False,
+            "replaced": None,
+            "siblings": 0,
+            "version": version_text(change.hlc, change.writer, change.seq, n),
+        }
+        for n in range(len(ops))
+    ]
+    result = {"results": results, "token": _token(replica, change)}
+    desk.bound.did(agent, replica, "batch", args, result)
+    _answer(desk, agent, request, number, result)
+    return True
+
+
+def _answer(desk: Desk, agent: Agent, request: int, number: int, result: Result) -> None:
+    """Tell the author what came of a write, and remember it for a repeat."""
+    host = desk.host
     packed = pack(result)
-    host.outcome(desk.outcomes.remember(agent.client, args["n"], result, packed, host.now_ms))
+    host.outcome(desk.outcomes.remember(agent.client, number, result, packed, host.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed
     reply = len(payload).to_bytes(4, "big") + payload
     desk.replies.append(new_row(Reply, (agent.conn, request, reply, False)))
-    return True
 
 
 def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, str]:
@@ -123,8 +161,42 @@ def plain_set(
     applied = _commit(replica, key, value, gone, is_blind, author, idempotency, now_ms)
     change = applied.change
     result["version"] = version_text(change.hlc, change.writer, change.seq)
-    result["token"] = token_text(TOKEN_PREFIX, [[replica.name, replica.epoch, [change.writer, change.seq]]])
+    result["token"] = _token(replica, change)
     return applied, result
+
+
+def _new_keys(agent: Agent, replica: Replica, args: Mapping[str, Any]) -> list[Op]:
+    """The operations of a batch that is plain all through; none: it is not, or is to be refused."""
+    parts, number = args.get("ops"), args.get("n")
+    if (
+        not args.keys() <= _OF_BATCH
+        or agent.everywhere < Right.WRITE
+        or type(number) is not int
+        or not 0 <= number < 2**63
+        or type(parts) is not list
+        or len(parts) > CHANGE_OPS_MAX
+        or not replica.is_plain
+        or len(replica.since_own) > DEPS_MAX
+    ):
+        return []
+    ops: dict[str, Op] = {}
+    size = 0
+    for part in parts:
+        if type(part) is not list or len(part) != 2 or part[0] != "set" or type(part[1]) is not dict:
+            return []
+        key: Any = part[1].get("key")
+        value = part[1].get("value")
+        if not part[1].keys() <= _OF_PART or key_fault(key) is not None or key[0] == "_" or type(value) is not bytes:
+            return []
+        size += len(value)
+        if key in ops or size > VALUE_CONTAINERS_MAX or not is_storable(value) or replica.entries.held(key):
+            return []
+        ops[key] = new_row(Op, (key, None, Kind.REGISTER, value, value_hash(value), (), None, False, None, 0))
+    return [*ops.values()]
+
+
+def _token(replica: Replica, change: Change) -> str:
+    return token_text(TOKEN_PREFIX, [[replica.name, replica.epoch, [change.writer, change.seq]]])
 
 
 def _commit(

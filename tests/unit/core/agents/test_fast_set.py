@@ -44,6 +44,9 @@ options = st.sampled_from(
      {"agent": "carl"}, {"agent": ""}, {"space": "default"}, {"space": "nowhere"}, {"space": "_cluster"},
      {"again": True}, {"w": 1}, {"timeout": 5}]
 )  # fmt: skip
+of_part = st.sampled_from(
+    [{}, {}, {"if_absent": True}, {"if_absent": False}, {"meta": pack("m")}, {"seen": "?"}, {"agent": "carl"}]
+)
 MADE = ("", "blind", "attrs", "set", "two", "delete", "early", "gap", "fork", "ahead", "repeated", "torn", "newer",
         "space", "epoch")  # fmt: skip
 """How a change of a peer, or its message, is not as most are."""
@@ -55,6 +58,13 @@ steps = st.one_of(
     st.tuples(st.sampled_from(["get", "entry", "history", "delete"]), st.sampled_from(AGENTS), keys),
     st.tuples(st.just("incr"), st.sampled_from(AGENTS), keys),
     st.tuples(st.just("batch"), st.sampled_from(AGENTS), keys),
+    *[
+        st.tuples(st.just("batch_of"), st.sampled_from(AGENTS), st.lists(part, min_size=1, max_size=4), of_batch)
+        for part, of_batch in (
+            (st.tuples(st.just("new"), st.sampled_from(VALUES[:8]), st.just({})), st.just({})),
+            (st.tuples(keys | st.just("new"), values, of_part), options),
+        )
+    ],
     st.tuples(
         st.just("peer"),
         keys,
@@ -199,6 +209,16 @@ class Story:
         ops = [["set", {"key": key, "value": VALUES[0]}], ["set", {"key": "b", "value": VALUES[1]}]]
         self.write(agent, "batch", key, ops=ops)
 
+    def batch_of(self, agent: str, parts: list[tuple[str, bytes, dict[str, Any]]], option: dict[str, Any]) -> None:
+        """A batch of these keys; of those named "new" nobody has written any."""
+        if "again" in option and self.number:
+            option = {"again": True, "n": self.number}
+        ops = [
+            ["set", {"key": f"new/{self.number}/{n}" if key == "new" else key, "value": value, **more}]
+            for n, (key, value, more) in enumerate(parts)
+        ]
+        self.write(agent, "batch", "new", ops=ops, **option)
+
     def watch(self, agent: str, prefix: str, states: bool) -> None:
         self.ask(agent, "watch", "", prefix=prefix, states=states)
 
@@ -337,6 +357,15 @@ def test_plain_writes_do_take_the_short_way() -> None:
                 told.set("ben", "ü", VALUES[3], "none", {"agent": "carl", "space": "default"})
                 told.turn()
             assert [*replica.vector.values()] == [6]
+            with (
+                mock.patch.object(told.short.machine.node.desk, "handle", side_effect=long_way),
+                mock.patch.object(told.short.machine.node.desk, "settle", side_effect=long_way),
+            ):
+                parts = [("new", VALUES[0], {}), ("new", VALUES[3], {"if_absent": True})]
+                told.batch_of("ann", parts, {})
+                told.batch_of("ben", parts, {"agent": "carl", "space": "default"})
+                told.turn()
+            assert [*replica.vector.values()] == [8]
         finally:
             for twin in (told.long, told.short):
                 twin.machine.store.close()
