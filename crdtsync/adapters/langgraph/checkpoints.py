@@ -16,6 +16,7 @@ import secrets
 from collections import OrderedDict
 from itertools import count
 from threading import Lock
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
@@ -42,6 +43,10 @@ KEPT_OVERHEAD = 300  # of one value, in memory
 _OWN_VERSION = re.compile(r"/\d{10}\.[0-9a-f]{12}$")
 
 Typed = tuple[str, bytes]
+
+_FIXED = frozenset((NoneType, bool, int, float, str, bytes))
+"""Types of values that nobody can change, so one serves all who read it."""
+_CHANGING = object()  # in the place of any other
 
 
 class Record(NamedTuple):
@@ -184,6 +189,8 @@ class Layout:
         place, old, keys = self._before
         if place != (thread, namespace):
             old, keys = {}, {}
+        elif versions == old:
+            return keys
         new = versions.items() - old.items()
         keys = {**keys, **{channel: self.value_key(thread, namespace, channel, each) for channel, each in new}}
         if keys.keys() != versions.keys():
@@ -272,10 +279,11 @@ class Kept:
     def __init__(self) -> None:
         self._found: OrderedDict[str, tuple[Typed, Any, int]] = OrderedDict()
         self._bytes = 0
+        self._whole: tuple[Mapping[str, str], dict[str, Any]] = {}, {}
         self._lock = Lock()
 
-    def add(self, key: str, typed: Typed, value: Any = None) -> None:
-        """Keep a value, and its decoded form, unless that is None."""
+    def add(self, key: str, typed: Typed, value: Any = _CHANGING) -> None:
+        """Keep a value, and its decoded form if nobody can change that."""
         size = len(typed[1]) + len(key) + KEPT_OVERHEAD
         if size > KEPT_BYTES // 4 or not _OWN_VERSION.search(key):
             return
@@ -290,6 +298,16 @@ class Kept:
         with self._lock:
             self._found.clear()
             self._bytes = 0
+            self._whole = {}, {}
+
+    def add_whole(self, keys: Mapping[str, str], values: dict[str, Any]) -> None:
+        """All values of the checkpoint that was read last, by channel: each is kept, and nobody can change it."""
+        self._whole = keys, values.copy()
+
+    def whole(self, keys: Mapping[str, str]) -> dict[str, Any] | None:
+        """Those of the checkpoint with these very keys; None: another one was read last, or not all is kept."""
+        known, values = self._whole
+        return values.copy() if known is keys else None
 
     def take(self, keys: Iterable[str]) -> dict[str, tuple[Typed, Any]]:
         """Those that are there."""
@@ -311,11 +329,17 @@ class Values:
         self._serde = serde
         self._stored: dict[str, Any] = {}
         self._held: dict[str, tuple[Typed, Any]] = {}
+        self._whole: dict[str, dict[str, Any]] = {}  # by the key of a checkpoint
 
     def lacking(self, records: Iterable[Record]) -> list[str]:
         """The keys that these checkpoints need and that have not been read; what they do not need is forgotten."""
-        needed = {key for record in records for key in record.value_keys.values()}
-        self._stored = {}
+        needed: set[str] = set()
+        self._whole, self._stored = {}, {}
+        for record in records:
+            if (values := self._layout.kept.whole(record.value_keys)) is not None:
+                self._whole[record.key] = values
+            else:
+                needed.update(record.value_keys.values())
         self._held = {key: held for key, held in self._held.items() if key in needed}
         self._held |= self._layout.kept.take(needed - self._held.keys())
         return sorted(needed - self._held.keys())
@@ -329,10 +353,19 @@ class Values:
 
         :raises DamagedCheckpoint: one is not there, or not whole.
         """
+        if record.key in self._whole:
+            return self._whole[record.key]
         found = {}
+        is_whole = not self._stored
         for channel, key in record.value_keys.items():
             held = self._held.get(key)
-            found[channel] = self._value(key, held) if held is None or held[1] is None else held[1]
+            if held is None or held[1] is _CHANGING:
+                found[channel] = self._value(key, held)
+                is_whole = False
+            else:
+                found[channel] = held[1]
+        if is_whole:
+            self._layout.kept.add_whole(record.value_keys, found)
         return found
 
     def _value(self, key: str, held: tuple[Typed, Any] | None) -> Any:
@@ -340,12 +373,9 @@ class Values:
         value = decoded(self._serde, key, typed)
         is_fixed = type(value) in _FIXED
         if held is None or is_fixed:
-            self._held[key] = typed, value if is_fixed else None
+            self._held[key] = typed, value if is_fixed else _CHANGING
             self._layout.kept.add(key, *self._held[key])
         return value
-
-
-_FIXED = frozenset((bool, int, float, str, bytes))
 
 
 def decoded(serde: SerializerProtocol, key: str, typed: tuple[str, bytes]) -> Any:

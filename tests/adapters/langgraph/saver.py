@@ -282,6 +282,19 @@ def test_what_was_written_or_read_is_read_once(
     assert [sum(f"/{name}/" in key for key in asked) for name in ("text", "list", "nothing", "large")] == [1, 1, 1, 3]
 
 
+def test_what_a_caller_does_to_a_checkpoint_no_other_one_sees(saver: CrdtSaver, state: Client) -> None:
+    values = {"text": "x", "number": 7, "nothing": None}
+    put(saver, thread("t"), values)
+    for reader in (saver, CrdtSaver(state)):
+        for _ in range(4):
+            read = found(reader, thread("t")).checkpoint
+            assert read["channel_values"] == values
+            read["channel_values"]["text"] = "y"
+            read["channel_versions"].clear()
+    put(saver, thread("t"), {"text": "z"})
+    assert found(saver, thread("t")).checkpoint["channel_values"] == {"text": "z"}
+
+
 def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:
     class Fields(TypedDict):
         lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
