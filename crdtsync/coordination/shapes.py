@@ -61,6 +61,21 @@ class Absent(Enum):
     ABSENT = "absent"
 
 
+class Picked(NamedTuple):
+    """The field that a function has picked."""
+
+    name: str
+
+
+class Picker:
+    """Stands in for an instance: ``plan.goal`` and ``plan["goal"]`` are the field ``goal``."""
+
+    def __getattr__(self, name: str) -> Picked:
+        return Picked(name)
+
+    __getitem__ = __getattr__
+
+
 def fields_of(shape: type[Any]) -> dict[str, FieldShape]:
     """The fields of a dataclass, TypedDict or Pydantic model, by name.
 

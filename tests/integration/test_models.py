@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from crdtsync import AsyncClient, InvalidRequest, SchemaMismatch
-from crdtsync.coordination import Model, Text
+from crdtsync.coordination import Model, ModelField, Text
 from crdtsync.coordination.shapes import fields_of
 from tests.harness import Daemon
 
@@ -64,6 +64,38 @@ def test_the_annotation_says_the_kind():
     }  # fmt: skip
     assert [shape.kind for shape in fields_of(Typed).values()] == ["register", "log", "set", "register"]
     assert [shape.kind for shape in fields_of(Report).values()] == ["register", "register", "register", "log", "map"]
+
+
+def test_a_field_has_the_type_that_the_class_says(daemon: Daemon):
+    """``./dev lint`` checks with mypy what is asserted, and that what is ignored here would be refused."""
+    state = daemon.client("ann")
+    plan = state.model(Plan, "plan/")
+    goal = assert_type(plan.of(lambda plan: plan.goal), ModelField[str])
+    goal.set("ship")
+    goal.update(lambda old: (old or "").upper())
+    assert assert_type(goal.get(), str | None) == plan.goal.get() == "SHIP"
+    assert assert_type(plan.of(lambda plan: plan.state).get(0), Literal["open", "done"] | int) == 0
+    findings = plan.of(lambda plan: plan.findings)
+    findings.append(Finding("cold cache"))
+    assert assert_type(findings.get([]), list[Finding]) == [Finding("cold cache")]
+    plan.of(lambda plan: plan.tags).add("perf")
+    assert plan.of(lambda plan: plan.spent).incr() == 1
+    plan.of(lambda plan: plan.owners).merge({"db": Finding("x")})
+    assert plan.read().tags == {"perf"}
+    typed = state.model(Typed, "typed/").of(lambda plan: plan["findings"])
+    assert assert_type(typed, ModelField[list[dict[str, Any]]]).append({"page": 3}) == 1
+
+    with pytest.raises(AttributeError, match="no field 'gaol'"):
+        plan.of(lambda plan: plan.gaol)  # type: ignore[attr-defined]  # mypy sees it, too
+    with pytest.raises(InvalidRequest, match="gives a field"):
+        plan.of(lambda plan: 5)
+    plan.declare()
+    with pytest.raises(SchemaMismatch):
+        goal.set(5)  # type: ignore[arg-type]  # likewise
+    with pytest.raises(SchemaMismatch):
+        findings.append("no finding")  # type: ignore[arg-type]  # likewise
+    with pytest.raises(SchemaMismatch):
+        plan.of(lambda plan: plan.tags).add(3)  # type: ignore[arg-type]  # likewise
 
 
 @dataclass
@@ -159,8 +191,8 @@ def test_a_model_is_written_and_read_by_its_types(daemon: Daemon):
         "ship", [Finding("cold cache", [3]), Finding("no index", [], "bob")], {"perf"}, 5, {"db": Finding("x")},
         "so far", "open",
     )  # fmt: skip
-    assert plan.findings.get()[0].pages == [3]
-    plan.goal.update(str.upper)
+    assert plan.findings.get([])[0].pages == [3]
+    plan.goal.update(lambda old: str(old).upper())
     assert (plan.goal.get(), state.get("plan/goal")) == ("SHIP", "SHIP")
     with pytest.raises(SchemaMismatch) as refused:
         plan.findings.append({"title": "x", "pages": ["one"]})

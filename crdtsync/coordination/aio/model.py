@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.shapes import Absent, FieldShape, fields_of
+from crdtsync.coordination.shapes import Absent, FieldShape, Picked, Picker, fields_of
 from crdtsync.errors import InvalidRequest, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from crdtsync.client.values.write_result import Written
 
 T = TypeVar("T")
+V = TypeVar("V")
+E = TypeVar("E")
+D = TypeVar("D")
 _KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "older", "max_entries", "max_bytes")
 """Rules of a schema of which a model says nothing."""
 
@@ -23,8 +27,8 @@ _KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "olde
 class AsyncModel(Generic[T]):
     """The keys under a prefix, one a field of a class; made by ``state.model(Plan, "plan/")``.
 
-    ``model.goal`` is the :class:`AsyncModelField` ``plan/goal``. A type checker knows its methods, and takes its values
-    for ``Any``, since none sees what ``Annotated`` says beside the type; what :meth:`read` gives is a ``Plan``.
+    ``model.goal`` is the :class:`AsyncModelField` ``plan/goal``. A type checker takes its values for ``Any``, since no
+    class can have the fields of another one with other types; :meth:`of` gives it with the type that ``Plan`` says.
     """
 
     def __init__(self, state: AsyncSession, shape: type[T], prefix: str, version: int | None) -> None:
@@ -39,7 +43,14 @@ class AsyncModel(Generic[T]):
             raise AttributeError(f"to write a field, call a method of it, such as model.{name}.set(…)")
         super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> AsyncModelField:
+    def of(self, pick: Callable[[T], V]) -> AsyncModelField[V]:
+        """The same field as ``model.goal``, with its type: ``model.of(lambda plan: plan.goal)``."""
+        picked = pick(cast(T, Picker()))
+        if not isinstance(picked, Picked):
+            raise InvalidRequest(f"of() takes a function that gives a field, as lambda plan: plan.goal, not {picked!r}")
+        return cast("AsyncModelField[V]", getattr(self, picked.name))
+
+    def __getattr__(self, name: str) -> AsyncModelField[Any]:
         shape = self.__dict__.get("_fields", {}).get(name)
         if shape is None:
             raise AttributeError(f"{self._shape.__name__} has no field {name!r}")
@@ -91,7 +102,7 @@ class AsyncModel(Generic[T]):
         return field.default()
 
 
-class AsyncModelField:
+class AsyncModelField(Generic[V]):
     """One field of a model, with the methods of its kind. Values go through the field's type both ways.
 
     What does not fit is refused with :class:`~crdtsync.errors.SchemaMismatch`: by a field of a Pydantic model here, by
@@ -104,18 +115,24 @@ class AsyncModelField:
         self._state = state
         self._shape = shape
 
-    async def get(self, default: Any = None, *, after: str | None = None) -> Any:  # Any: of the field's type
+    @overload
+    async def get(self, *, after: str | None = None) -> V | None: ...
+
+    @overload
+    async def get(self, default: D, *, after: str | None = None) -> V | D: ...
+
+    async def get(self, default: Any = None, *, after: str | None = None) -> Any:
         """The value: of a log a list, of a set a set, of a map a dict; ``default`` if there is none."""
         nothing = object()
         stored = await self._state.get(self.key, nothing, after=after)
         return default if stored is nothing else _loaded(self.key, self._shape, stored)
 
-    async def set(self, value: Any, *, w: WriteConcern = None) -> Written:
+    async def set(self, value: V, *, w: WriteConcern = None) -> Written:
         """Write a register."""
         self._check("set", "register")
         return await self._state.set(self.key, self._dump(value), w=w)
 
-    async def update(self, function: Callable[[Any], Any], *, w: WriteConcern = None) -> Written:
+    async def update(self, function: Callable[[V | None], V], *, w: WriteConcern = None) -> Written:
         """Write ``function(value)`` into a register; it gets None where there is none, and may be called again."""
         self._check("update", "register")
         shape = self._shape
@@ -123,27 +140,27 @@ class AsyncModelField:
             self.key, lambda old: self._dump(function(None if old is None else _loaded(self.key, shape, old))), w=w
         )
 
-    async def append(self, value: Any, *, w: WriteConcern = None) -> int:
+    async def append(self: AsyncModelField[list[E]], value: E, *, w: WriteConcern = None) -> int:
         """Add an element at the end of a log; its length."""
         self._check("append", "log")
         return await self._state.append(self.key, self._dump(value), w=w)
 
-    async def add(self, value: Any, *, w: WriteConcern = None) -> bool:
+    async def add(self: AsyncModelField[builtins.set[E]], value: E, *, w: WriteConcern = None) -> bool:
         """Add an element to a set; whether it is new."""
         self._check("add", "set")
         return await self._state.add(self.key, self._dump(value), w=w)
 
-    async def discard(self, value: Any, *, w: WriteConcern = None) -> bool:
+    async def discard(self: AsyncModelField[builtins.set[E]], value: E, *, w: WriteConcern = None) -> bool:
         """Take an element out of a set; whether it was in."""
         self._check("discard", "set")
         return await self._state.discard(self.key, self._dump(value), w=w)
 
-    async def incr(self, by: int = 1, *, w: WriteConcern = None) -> int:
+    async def incr(self: AsyncModelField[int], by: int = 1, *, w: WriteConcern = None) -> int:
         """Add to a counter, or with a number below 0 take off; what it is now."""
         self._check("incr", "counter")
         return await self._state.incr(self.key, by, w=w)
 
-    async def merge(self, fields: dict[str, Any], *, w: WriteConcern = None) -> Written:
+    async def merge(self: AsyncModelField[dict[str, E]], fields: dict[str, E], *, w: WriteConcern = None) -> Written:
         """Write some fields of a map."""
         self._check("merge", "map")
         return await self._state.merge(self.key, {name: self._dump(one) for name, one in fields.items()}, w=w)

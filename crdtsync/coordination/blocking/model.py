@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.shapes import Absent, FieldShape, fields_of
+from crdtsync.coordination.shapes import Absent, FieldShape, Picked, Picker, fields_of
 from crdtsync.errors import InvalidRequest, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from crdtsync.client.values.write_result import Written
 
 T = TypeVar("T")
+V = TypeVar("V")
+E = TypeVar("E")
+D = TypeVar("D")
 _KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "older", "max_entries", "max_bytes")
 """Rules of a schema of which a model says nothing."""
 
@@ -25,8 +29,8 @@ _KEPT = ("policy", "refuse_lower", "history", "ttl", "sliding", "writers", "olde
 class Model(Generic[T]):
     """The keys under a prefix, one a field of a class; made by ``state.model(Plan, "plan/")``.
 
-    ``model.goal`` is the :class:`ModelField` ``plan/goal``. A type checker knows its methods, and takes its values
-    for ``Any``, since none sees what ``Annotated`` says beside the type; what :meth:`read` gives is a ``Plan``.
+    ``model.goal`` is the :class:`ModelField` ``plan/goal``. A type checker takes its values for ``Any``, since no
+    class can have the fields of another one with other types; :meth:`of` gives it with the type that ``Plan`` says.
     """
 
     def __init__(self, state: Session, shape: type[T], prefix: str, version: int | None) -> None:
@@ -41,7 +45,14 @@ class Model(Generic[T]):
             raise AttributeError(f"to write a field, call a method of it, such as model.{name}.set(…)")
         super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> ModelField:
+    def of(self, pick: Callable[[T], V]) -> ModelField[V]:
+        """The same field as ``model.goal``, with its type: ``model.of(lambda plan: plan.goal)``."""
+        picked = pick(cast(T, Picker()))
+        if not isinstance(picked, Picked):
+            raise InvalidRequest(f"of() takes a function that gives a field, as lambda plan: plan.goal, not {picked!r}")
+        return cast("ModelField[V]", getattr(self, picked.name))
+
+    def __getattr__(self, name: str) -> ModelField[Any]:
         shape = self.__dict__.get("_fields", {}).get(name)
         if shape is None:
             raise AttributeError(f"{self._shape.__name__} has no field {name!r}")
@@ -93,7 +104,7 @@ class Model(Generic[T]):
         return field.default()
 
 
-class ModelField:
+class ModelField(Generic[V]):
     """One field of a model, with the methods of its kind. Values go through the field's type both ways.
 
     What does not fit is refused with :class:`~crdtsync.errors.SchemaMismatch`: by a field of a Pydantic model here, by
@@ -106,18 +117,24 @@ class ModelField:
         self._state = state
         self._shape = shape
 
-    def get(self, default: Any = None, *, after: str | None = None) -> Any:  # Any: of the field's type
+    @overload
+    def get(self, *, after: str | None = None) -> V | None: ...
+
+    @overload
+    def get(self, default: D, *, after: str | None = None) -> V | D: ...
+
+    def get(self, default: Any = None, *, after: str | None = None) -> Any:
         """The value: of a log a list, of a set a set, of a map a dict; ``default`` if there is none."""
         nothing = object()
         stored = self._state.get(self.key, nothing, after=after)
         return default if stored is nothing else _loaded(self.key, self._shape, stored)
 
-    def set(self, value: Any, *, w: WriteConcern = None) -> Written:
+    def set(self, value: V, *, w: WriteConcern = None) -> Written:
         """Write a register."""
         self._check("set", "register")
         return self._state.set(self.key, self._dump(value), w=w)
 
-    def update(self, function: Callable[[Any], Any], *, w: WriteConcern = None) -> Written:
+    def update(self, function: Callable[[V | None], V], *, w: WriteConcern = None) -> Written:
         """Write ``function(value)`` into a register; it gets None where there is none, and may be called again."""
         self._check("update", "register")
         shape = self._shape
@@ -125,27 +142,27 @@ class ModelField:
             self.key, lambda old: self._dump(function(None if old is None else _loaded(self.key, shape, old))), w=w
         )
 
-    def append(self, value: Any, *, w: WriteConcern = None) -> int:
+    def append(self: ModelField[list[E]], value: E, *, w: WriteConcern = None) -> int:
         """Add an element at the end of a log; its length."""
         self._check("append", "log")
         return self._state.append(self.key, self._dump(value), w=w)
 
-    def add(self, value: Any, *, w: WriteConcern = None) -> bool:
+    def add(self: ModelField[builtins.set[E]], value: E, *, w: WriteConcern = None) -> bool:
         """Add an element to a set; whether it is new."""
         self._check("add", "set")
         return self._state.add(self.key, self._dump(value), w=w)
 
-    def discard(self, value: Any, *, w: WriteConcern = None) -> bool:
+    def discard(self: ModelField[builtins.set[E]], value: E, *, w: WriteConcern = None) -> bool:
         """Take an element out of a set; whether it was in."""
         self._check("discard", "set")
         return self._state.discard(self.key, self._dump(value), w=w)
 
-    def incr(self, by: int = 1, *, w: WriteConcern = None) -> int:
+    def incr(self: ModelField[int], by: int = 1, *, w: WriteConcern = None) -> int:
         """Add to a counter, or with a number below 0 take off; what it is now."""
         self._check("incr", "counter")
         return self._state.incr(self.key, by, w=w)
 
-    def merge(self, fields: dict[str, Any], *, w: WriteConcern = None) -> Written:
+    def merge(self: ModelField[dict[str, E]], fields: dict[str, E], *, w: WriteConcern = None) -> Written:
         """Write some fields of a map."""
         self._check("merge", "map")
         return self._state.merge(self.key, {name: self._dump(one) for name, one in fields.items()}, w=w)
