@@ -20,7 +20,7 @@ from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.sync.text_repair import write_anew
 from crdtsync.core.text.document import ITEMS_MAX
-from crdtsync.core.text.family import families, family_of
+from crdtsync.core.text.family import families, family_of, with_fresh
 from crdtsync.core.text.forgetting import Forgotten
 from crdtsync.core.text.join import replace
 from crdtsync.errors import CrdtSyncError
@@ -85,10 +85,9 @@ class TextKeeper:
         """Do one step of making a document ready for edits; the changes of others that have waited for the last one."""
         documents = self._replica.documents
         if self._readying is None:
-            dot = next(iter(documents.unready), None)
-            if dot is None:
-                return []
-            self._readying = dot, documents.prepare(dot)
+            self._readying = next(iter(documents.unready.items()), None)
+        if self._readying is None:
+            return []
         dot, steps = self._readying
         for _ in steps:
             return []
@@ -152,8 +151,17 @@ class TextKeeper:
             self._stays("text_not_compacted", key, error)
 
     def _begin(self, dot: Dot) -> None:
-        documents = self._replica.documents
-        self._under_way = _UnderWay(documents.key_of(dot) or "", dot, documents.make_anew(dot))
+        key = self._replica.documents.key_of(dot) or ""
+        self._under_way = _UnderWay(key, dot, self._made_anew(key, dot))
+
+    def _made_anew(self, key: str, dot: Dot) -> Steps[Forgotten]:
+        """Make it anew, and find out where what is edited meanwhile stands in that."""
+        made = yield from self._replica.documents.make_anew(dot)
+        family = family_of(self._replica.entries.held(key), dot)
+        if family is not None:
+            family.members = with_fresh(family.members, made.document.dot, made.cut)
+            yield from self._replica.texts.find_out_before(family, made.document)
+        return made
 
     def _go_on(self, work: _UnderWay, now_ms: int) -> list[Applied]:
         """Do one step of it, or write what has come of it down."""

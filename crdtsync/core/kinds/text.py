@@ -22,7 +22,7 @@ from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
 from crdtsync.core.text.join import compact, merge_siblings, text_op
 from crdtsync.core.text.marker import check_marker, named_document
-from crdtsync.core.text.passing import placed
+from crdtsync.core.text.passing import Unplaced, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
@@ -55,9 +55,11 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     target = document or draft.own_dot()
     family = family_of(draft.held(key), target)
     summary = draft.check_edit(target, update)
-    if family is not None and family.before(target):
-        update = _placed(draft, family, target, update)
-        summary = draft.check_edit(target, update)
+    if family is not None:
+        _find_out_after(draft, family, target, update)
+        if family.before(target):
+            update = _placed(draft, family, target, update)
+            summary = draft.check_edit(target, update)
     draft.replica.documents.get(target).check_author(update, summary, draft.edits_of(target).repeated(summary))
     draft.lengths.check(key, target, update, summary)
     markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
@@ -71,7 +73,16 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
     documents = draft.replica.documents
     olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
-    return placed(update, documents.get(document), family.members[document], olders)
+    try:
+        return placed(update, documents.get(document), family.members[document], olders, may_wait=True)
+    except Unplaced as unplaced:
+        raise documents.prepare(document, unplaced.steps) from None
+
+
+def _find_out_after(draft: Draft, family: Family, document: Dot, update: bytes) -> None:
+    steps = draft.replica.texts.find_out_after(family, document, update)
+    for _ in steps:
+        raise draft.replica.documents.prepare(document, steps)
 
 
 def _compact(draft: Draft, args: Arguments) -> Result:

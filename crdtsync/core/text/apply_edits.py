@@ -9,7 +9,9 @@ a document that was compacted meanwhile; then it is made in the newer documents 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
@@ -18,7 +20,7 @@ from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, Docu
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
-from crdtsync.core.text.passing import missing_from, passed
+from crdtsync.core.text.passing import find_out, missing_from, passed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
@@ -28,11 +30,13 @@ from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
+    from crdtsync.core.text.document import Document
     from crdtsync.core.text.drafted_edits import DraftedEdits
+    from crdtsync.wire.yjs.encoding import Steps
 
 SKIPPED_DOCUMENTS_MAX = 10_000
 """Documents remembered as known to nobody."""
@@ -46,6 +50,16 @@ TAKEN_IN = 2 * PASSED_ON
 """Likewise what a new document has taken in of older ones."""
 
 _TEXT = int(Kind.TEXT)
+
+
+class _Edit(NamedTuple):
+    """An operation of a change. ``is_beginning``: it is of a document that the change makes."""
+
+    dot: Dot
+    op: Op
+    document: Dot
+    is_beginning: bool
+    update: bytes
 
 
 class TextEdits:
@@ -102,10 +116,12 @@ class TextEdits:
 
     def unknown_document(self, change: Change) -> Dot | None:
         """A document that the change edits and that is not held here at all, if there is one."""
-        for key, document in _edited(change):
-            if document in self._skipped or self._documents.exists(document) or self._is_purged(key, document):
+        for edit in _edits(change):
+            document = edit.document
+            if edit.is_beginning or document in self._skipped or self._documents.exists(document):
                 continue
-            return document
+            if not self._is_purged(edit.op.key, document):
+                return document
         return None
 
     def is_to_wait(self, change: Change) -> bool:
@@ -114,19 +130,82 @@ class TextEdits:
 
         :meth:`take_waiting` hands it out when that is done.
         """
+        edits = [*_edits(change)]
         unready = {
-            document
-            for _, document in _edited(change)
-            if self._documents.exists(document) and not self._documents.is_ready(document)
+            edit.document
+            for edit in edits
+            if not edit.is_beginning
+            and self._documents.exists(edit.document)
+            and not self._documents.is_ready(edit.document)
         }
-        beginnings = {} if unready else _beginnings(change)
-        if not beginnings.keys() <= self._documents.begun.keys():
-            first = min(beginnings)
-            self._documents.begin_soon(first, beginnings)
-            unready.add(first)
+        if not unready:
+            beginnings = self._beginnings(edits)
+            if not beginnings.keys() <= self._documents.begun.keys():
+                first = min(beginnings)
+                self._documents.prepare(first, self._begin(edits, beginnings))
+                unready.add(first)
+        if not unready:
+            unready.update(self._is_to_be_passed(edits))
         for document in unready:
             self._waiting.setdefault(document, {})[change.writer, change.seq] = None
         return bool(unready)
+
+    def _beginnings(self, edits: Iterable[_Edit]) -> dict[Dot, list[bytes]]:
+        """The documents that a change makes, and edits so much that it takes a while, each with these edits; also one
+        that is made of a long one.
+        """
+        found: dict[Dot, list[bytes]] = {}
+        of_long: set[Dot] = set()
+        for edit in edits:
+            if edit.is_beginning:
+                found.setdefault(edit.document, []).append(edit.update)
+                if edit.op.sub == LINEAGE and self._is_of_long(edit):
+                    of_long.add(edit.document)
+        return {
+            document: updates
+            for document, updates in found.items()
+            if document in of_long or (len(updates) > 1 and sum(map(len, updates)) > AT_ONCE_BYTES_MAX)
+        }
+
+    def _is_of_long(self, edit: _Edit) -> bool:
+        family = self._family(edit.document, edit.dot, edit.op)
+        olders = filter(self._documents.exists, family.before(edit.document) if family is not None else ())
+        return any(len(self._documents.get(older).state()) > AT_ONCE_BYTES_MAX for older in olders)
+
+    def _begin(self, edits: Iterable[_Edit], beginnings: Mapping[Dot, Sequence[bytes]]) -> Steps[None]:
+        """Take in, in steps, what new documents begin with, before it is applied."""
+        begun = yield from self._documents.begin(beginnings)
+        for edit in edits:
+            family = self._family(edit.document, edit.dot, edit.op) if edit.document in begun else None
+            if family is not None:
+                yield from self.find_out_before(family, begun[edit.document])
+        self._documents.begun.update(begun)  # all at once, for they go with the next commit
+
+    def _is_to_be_passed(self, edits: Iterable[_Edit]) -> Iterator[Dot]:
+        """A document of which edits are made in newer ones too, if it takes a while to find out where they stand there:
+        that is done in the turns that follow.
+        """
+        for edit in edits:
+            family = None if edit.is_beginning else self._family(edit.document, edit.dot, edit.op)
+            if family is not None:
+                steps = self.find_out_after(family, edit.document, edit.update)
+                for _ in steps:
+                    self._documents.prepare(edit.document, steps)
+                    yield edit.document
+                    return
+
+    def find_out_after(self, family: Family, document: Dot, update: bytes) -> Steps[None]:
+        """What it takes to make an edit of a document in the newer ones too."""
+        older = self._documents.get(document)
+        for dot in filter(self._documents.exists, family.after(document)):
+            newer, member = self._documents.get(dot), family.members[dot]
+            yield from find_out(partial(passed, update, older, newer, member, may_wait=True))
+
+    def find_out_before(self, family: Family, newer: Document) -> Steps[None]:
+        """What it takes that a new document takes in what was edited without it."""
+        member = family.members[newer.dot]
+        for dot in filter(self._documents.exists, family.before(newer.dot)):
+            yield from find_out(partial(missing_from, self._documents.get(dot), newer, member, may_wait=True))
 
     def take_waiting(self, document: Dot) -> list[tuple[Writer, int]]:
         """The changes that have waited for a document, which is ready now."""
@@ -134,9 +213,11 @@ class TextEdits:
 
     def make_ready(self, change: Change) -> None:
         """Make all that a change edits ready for it, however long that takes."""
-        for _, document in _edited(change):
-            at_once(self._documents.get(document).make_ready())
-        at_once(self._documents.begin(_beginnings(change)))
+        edits = [*_edits(change)]
+        for edit in edits:
+            if not edit.is_beginning:
+                at_once(self._documents.get(edit.document).make_ready())
+        at_once(self._begin(edits, self._beginnings(edits)))
 
     def _is_purged(self, key: str, document: Dot) -> bool:
         return self._replica.purges.covers(key, document)
@@ -332,34 +413,12 @@ def _is_edit_of(op: Op, document: Dot) -> bool:
         return False
 
 
-def _edited(change: Change) -> Iterator[tuple[str, Dot]]:
-    """The documents that a change edits and does not itself make, each with its key."""
-    for op in change.ops:
-        if op.kind != _TEXT or op.value is None:
-            continue
-        try:
-            document, _ = check_marker(unpack(op.value))
-        except InvalidEncoding:
-            continue
-        if document is not None and document[:2] != (change.writer, change.seq):
-            yield op.key, document
-
-
-def _beginnings(change: Change) -> dict[Dot, list[bytes]]:
-    """The documents that a change makes, and edits so much that it takes a while, each with these edits."""
-    found: dict[Dot, list[bytes]] = {}
+def _edits(change: Change) -> Iterator[_Edit]:
+    """The edits of texts in a change."""
     for n, op in enumerate(change.ops):
-        if op.kind != _TEXT or op.value is None:
-            continue
-        try:
-            named, update = check_marker(unpack(op.value))
-        except InvalidEncoding:
-            continue
-        document = named or Dot(change.writer, change.seq, n)
-        if document[:2] == (change.writer, change.seq):
-            found.setdefault(document, []).append(update)
-    return {
-        document: updates
-        for document, updates in found.items()
-        if len(updates) > 1 and sum(map(len, updates)) > AT_ONCE_BYTES_MAX
-    }
+        if op.kind == _TEXT and op.value is not None:
+            with suppress(InvalidEncoding):
+                named, update = check_marker(unpack(op.value))
+                dot = Dot(change.writer, change.seq, n)
+                document = named or dot
+                yield _Edit(dot, op, document, document[:2] == dot[:2], update)

@@ -126,7 +126,7 @@ class Document:
         self.used_s = 0.0
         self.is_large = False
         self.places: dict[Dot, Places] = {}
-        """What newer documents of the text have forgotten of this one, as far as it was asked for."""
+        """What this one has forgotten of older documents of the text, as far as it was asked for."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0

@@ -37,9 +37,6 @@ OPEN_BYTES_MAX = 64 * 1024 * 1024
 IDLE_S = 60.0
 """How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""
 
-Beginnings = Mapping[Dot, Sequence[bytes]]
-"""The updates that new documents begin with."""
-
 
 class NotReady(Exception):  # not an error: what needs it waits
     """This document has to be made ready for edits first: see :meth:`Documents.is_ready`. Or it has to be made anew
@@ -83,7 +80,7 @@ class Documents:
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
-        self.unready: dict[Dot, Beginnings] = {}  # of which edits wait until they are made ready
+        self.unready: dict[Dot, Steps[None]] = {}  # of which edits wait until they are made ready, by these steps
         self.begun: dict[Dot, Document] = {}  # what is applied next has been taken in by these already
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
@@ -144,29 +141,25 @@ class Documents:
         """
         if dot not in self.unready and self.get(dot).is_ready:
             return True
-        self.unready[dot] = {}
+        self.unready.setdefault(dot, self._make_ready(dot))
         return False
 
-    def prepare(self, dot: Dot) -> Steps[None]:
-        """Do, in steps, what an :attr:`unready` one waits for."""
-        beginnings = self.unready[dot]
-        if beginnings:
-            yield from self.begin(beginnings)
-        else:
-            yield from self.get(dot).make_ready()
+    def _make_ready(self, dot: Dot) -> Steps[None]:
+        yield from self.get(dot).make_ready()
 
-    def begin_soon(self, dot: Dot, beginnings: Beginnings) -> None:
-        """Do :meth:`begin` in the turns that follow; who waits for that waits for ``dot``."""
-        self.unready[dot] = beginnings
+    def prepare(self, dot: Dot, steps: Steps[None]) -> NotReady:
+        """Do these in the turns that follow; who waits for that waits for ``dot``."""
+        self.unready[dot] = steps
         self.wake()
+        return NotReady(dot)
 
-    def begin(self, beginnings: Beginnings) -> Steps[None]:
-        """Take in, in steps, what new documents begin with, before it is applied."""
+    def begin(self, beginnings: Mapping[Dot, Sequence[bytes]]) -> Steps[dict[Dot, Document]]:
+        """New documents that have taken in these updates, in steps."""
         begun: dict[Dot, Document] = {}
         for dot, updates in beginnings.items():
             begun[dot] = Document(dot, self._load)
             yield from begun[dot].begin(updates)
-        self.begun.update(begun)  # all at once, for they go with the next commit
+        return begun
 
     def made_anew(self, dot: Dot) -> Forgotten:
         """What a compaction makes of a document.

@@ -8,13 +8,16 @@ on its right are not forgotten.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from crdtsync.core.text.yjs_library import ROOT
-from crdtsync.wire.yjs.encoding import Id, Steps, at_once
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Id, Steps
 from crdtsync.wire.yjs.order import Run
 from crdtsync.wire.yjs.rewriting import WholeText
 from crdtsync.wire.yjs.validator import Outline
+
+_Place = tuple[int, int, Id | None, Id | None]
+"""The clocks of forgotten characters, the last one exclusive, and their neighbours."""
 
 
 class Places:
@@ -24,24 +27,31 @@ class Places:
     for each client the clock that came next. So they are the same on all nodes, whatever has been edited since.
     """
 
-    def __init__(self, state: bytes, newer: Outline, cut: Mapping[int, int]) -> None:
+    def __init__(self, places: dict[int, list[_Place]]) -> None:
+        self._places = places
+
+    @staticmethod
+    def find(state: bytes, newer: Outline, cut: Mapping[int, int]) -> Steps[Places]:
+        """Find them out."""
+        runs = yield from _known((yield from _read_in_order(state)), newer, cut)
         left: list[Id | None] = []
-        runs: list[tuple[Run, bool]] = []
         before: Id | None = None
-        for run, is_gone in _known(at_once(_read_in_order(state)), newer, cut):
+        for run, is_gone in runs:
             before = before if is_gone else (run.client, run.end - 1)
-            runs.append((run, is_gone))
             left.append(before)
-        right: list[Id | None] = []
+        yield
+        places: dict[int, list[_Place]] = {}
         after: Id | None = None
-        for run, is_gone in reversed(runs):
-            after = after if is_gone else (run.client, run.clock)
-            right.append(after)
-        places: dict[int, list[tuple[int, int, Id | None, Id | None]]] = {}
-        for (run, is_gone), before, after in zip(runs, left, reversed(right), strict=True):
+        for number, ((run, is_gone), before) in enumerate(zip(reversed(runs), reversed(left), strict=True), 1):
             if is_gone:
                 places.setdefault(run.client, []).append((run.clock, run.end, before, after))
-        self._places = {client: sorted(found, key=lambda place: place[0]) for client, found in places.items()}
+            else:
+                after = run.client, run.clock
+            if number % STEP_STRUCTS == 0:
+                yield
+        for found in places.values():
+            found.sort(key=lambda place: place[0])
+        return Places(places)
 
     def __contains__(self, item: Id) -> bool:
         return self._find(item) is not None
@@ -58,7 +68,7 @@ class Places:
         assert found is not None
         return found[3]
 
-    def _find(self, item: Id) -> tuple[int, int, Id | None, Id | None] | None:
+    def _find(self, item: Id) -> _Place | None:
         client, clock = item
         found = self._places.get(client, [])
         index = bisect_right(found, clock, key=lambda place: place[0]) - 1
@@ -69,12 +79,16 @@ def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:
     return (yield from (yield from WholeText.read(state, ROOT)).in_order())
 
 
-def _known(runs: list[tuple[Run, Run]], newer: Outline, cut: Mapping[int, int]) -> Iterator[tuple[Run, bool]]:
+def _known(runs: list[tuple[Run, Run]], newer: Outline, cut: Mapping[int, int]) -> Steps[list[tuple[Run, bool]]]:
     """Those of a document's characters that the newer one knew at its beginning, and whether it had forgotten them."""
-    for run, _ in runs:
+    found: list[tuple[Run, bool]] = []
+    for number, (run, _) in enumerate(runs, 1):
         client, at = run.client, run.clock
         last = min(run.end, cut.get(client, 0), newer.get(client, 0))
         while at < last:
             is_gone, until = newer.gone_until(client, at)
-            yield Run(client, at, min(until, last)), is_gone
+            found.append((Run(client, at, min(until, last)), is_gone))
             at = until
+        if number % STEP_STRUCTS == 0:
+            yield
+    return found

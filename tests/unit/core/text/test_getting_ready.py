@@ -249,3 +249,94 @@ def test_each_host_takes_a_compacted_text_in_over_several_turns(pair: Fleet, mon
     assert texts_of(b) == texts_of(a) == ["a" * (ITEMS // 2) + " 0 1 2"]
     assert b.replica.documents.begun == {}
     assert b.alarms == set()
+
+
+# -- edits beside what a compaction has forgotten ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of that is found out in one go."""
+
+    def refuse(_steps: Any) -> None:
+        raise AssertionError("found out in one go")
+
+    monkeypatch.setattr("crdtsync.core.text.passing.at_once", refuse)
+
+
+def replica_of(agent: Agent) -> tuple[Any, Doc[Any]]:
+    read = agent.ask("text_read", key="t")
+    doc: Doc[Any] = Doc()
+    doc.apply_update(read["update"])
+    return read["document"], doc
+
+
+def typed_into(doc: Doc[Any], at: int) -> bytes:
+    before = doc.get_state()
+    doc.get("text", type=Text).insert(at, "LATE")
+    return doc.get_update(before)
+
+
+def delete_every_other(agent: Agent, document: Any) -> None:
+    ranges = b"".join(written_uint(clock) + b"\1" for clock in range(0, ITEMS, 2))
+    agent.do_slowly("text_apply", key="t", document=document, update=b"\0\1\5" + written_uint(ITEMS // 2) + ranges)
+
+
+@pytest.mark.parametrize("is_of_older", [True, False])
+@pytest.mark.usefixtures("in_steps")
+def test_an_edit_beside_what_is_forgotten_waits_while_others_are_served(node: Host, is_of_older: bool) -> None:
+    agent, other = node.agent(), node.agent("other")
+    make_long_text(agent)
+    document, doc = replica_of(other)
+    delete_every_other(agent, document)
+    agent.do_slowly("text_compact", key="t")
+    named = document if is_of_older else agent.ask("text_read", key="t")["document"]
+    updates = [typed_into(doc, at) for at in (5, 9, 1000)]
+    requests = [other.write("text_apply", key="t", document=named, update=update) for update in updates]
+    agent.set("key", 1)
+    assert turns_until(node, requests[0], other) > ITEMS // STEP_STRUCTS
+    for request in requests:
+        other.result(request)
+    before = (1000 - 8) // 2
+    assert texts_of(node) == ["aaaLATELATE" + "a" * (before - 3) + "LATE" + "a" * (ITEMS // 2 - before)]
+    assert node.alarms == set()
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_such_an_edit_of_another_host_waits(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    agent, other = a.agent(), b.agent("other")
+    make_long_text(agent)
+    wire = apart.link("a", "b")
+    apart.sync()
+    document, doc = replica_of(other)
+    wire.close()
+    delete_every_other(agent, document)
+    agent.do_slowly("text_compact", key="t")
+    for at in (5, 9):
+        other.do_slowly("text_apply", key="t", document=document, update=typed_into(doc, at))
+    apart.link("a", "b")
+    apart.sync()
+    apart.run(2.0)
+    assert texts_of(a) == texts_of(b) == ["aaaLATELATE" + "a" * (ITEMS // 2 - 3)]
+    assert a.alarms == b.alarms == set()
+
+
+@pytest.mark.usefixtures("in_steps")
+def test_such_an_edit_that_comes_amid_the_compaction_is_taken_in(pair: Fleet) -> None:
+    a, b = pair["a"], pair["b"]
+    agent, other = a.agent(), a.agent("other")
+    make_long_text(agent)
+    document, doc = replica_of(other)
+    delete_every_other(agent, document)
+    pair.sync()
+    request = agent.write("text_compact", key="t")
+    for _ in range(3):
+        a.turn()
+    other.do("text_apply", key="t", document=document, update=typed_into(doc, 5))
+    turns_until(a, request, agent)
+    pair.sync()
+    pair.run(2.0)
+    assert agent.ask("text_read", key="t")["document"] != document
+    assert texts_of(a) == texts_of(b) == ["aaaLATE" + "a" * (ITEMS // 2 - 3)]
+    assert a.alarms == b.alarms == set()
