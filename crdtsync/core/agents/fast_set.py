@@ -206,8 +206,8 @@ def _commit(
     """Make the change that writes ``value`` in the place of ``gone``, and apply it: as :meth:`Replica.commit` does."""
     writer, seq = replica.next_dot()
     hashed = value_hash(value)
-    removed = [] if gone is None else [*gone.dot]
     removes = () if gone is None else (gone.dot,)
+    removed = [part for dot in removes for part in dot]
     op = new_row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind, None, 0))
     deps = replica.deps() if replica.since_own else ()
     hlc = replica.clock.tick(now_ms)

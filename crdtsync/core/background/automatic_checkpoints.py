@@ -173,7 +173,7 @@ class AutomaticCheckpoints:
         last = made[-1] if made else None
         wait = self._waits.get((replica.name, policy.name))
         if wait is None or (wait.last and wait.last.entry.dot) != (last and last.entry.dot):
-            is_own = last is not None and replica.is_own(last.entry.dot.writer)
+            is_own = last is not None and replica.is_own(last.entry.writer)
             failure = wait.failure if wait is not None and is_own else ""  # until it has been checked
             wait = self._waits[replica.name, policy.name] = _Wait(last, failure, host.now_ms)
         wait.every_ms = policy.every_ms

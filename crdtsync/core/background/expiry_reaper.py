@@ -116,14 +116,14 @@ class Reaper:
         hidden = replica.entries.expire(host.now_ms, EXPIRY_TURN_ENTRIES_MAX)
         if hidden:
             known = replica.durable_vector()  # what this turn brings is the business of its changes' events
-            shown = [entry for entry in hidden if entry.dot.seq <= known.get(entry.dot.writer, 0)]
+            shown = [entry for entry in hidden if entry.is_in(known)]
             watches.expired(replica.name, shown, host.now_ms)
             self._note(replica, hidden)
 
     def _note(self, replica: Replica, hidden: Iterable[Entry]) -> None:
         for entry in hidden:
             due_s = self._host.now_s + EXPIRY_LOOK_S_MAX
-            if self._owner(replica, entry.dot.writer) == self._node:
+            if self._owner(replica, entry.writer) == self._node:
                 due_s = self._changed_s.get(replica.name, 0.0) + EXPIRY_INTERVAL_S
             self._due_s[replica.name] = min(due_s, self._due_s.get(replica.name, due_s))
 

@@ -106,7 +106,7 @@ class Work:
     def _remove_living(self) -> float | None:
         replica, host, purge = self._replica, self._host, self.purge
         keys, last = matching(replica.entries, purge.pattern, self._key, SLICE_KEYS)
-        is_author = replica.is_own(purge.entry.dot.writer)
+        is_author = replica.is_own(purge.entry.writer)
         takes_over = is_author or host.now_s - self._began_s > TAKEOVER_S
         ops: list[Op] = []
         removed = 0

@@ -128,7 +128,7 @@ class TextKeeper:
         replica = self._replica
         family = family_of(replica.entries.held(key), dot)
         last = family.entries[-1] if family is not None else None
-        who = "" if last is None else f", the last one by {last.agent} on {replica.node_of(last.dot.writer)}"
+        who = "" if last is None else f", the last one by {last.agent} on {replica.node_of(last.writer)}"
         replica.alarms.raise_once(
             TEXT_CONTESTED,
             replica.name,
@@ -210,7 +210,7 @@ class TextKeeper:
         if len(texts) != 1 or len({entry.kind for entry in replica.entries.held(key)}) != 1:
             return None
         dot = texts[0].current
-        if not replica.is_own(texts[0].entries[-1].dot.writer) or replica.documents.is_dirty(dot):
+        if not replica.is_own(texts[0].entries[-1].writer) or replica.documents.is_dirty(dot):
             return None
         return dot, texts[0].members[dot].began_with()
 

@@ -52,7 +52,7 @@ class UploadSweep:
         host = self._host
         for key, parts in replica.uploads.all_unfinished() if len(replica.uploads) else ():
             newest_ms = max(hlc_ms(entry.hlc) for entry in parts)
-            is_own = all(replica.is_own(entry.dot.writer) for entry in parts)
+            is_own = all(replica.is_own(entry.writer) for entry in parts)
             if is_own and newest_ms < host.now_ms - UNFINISHED_MS_MAX:
                 host.applied(replica, [replica.commit([removal(key, parts)], OWN_AGENT, None, host.now_ms)])
                 return True

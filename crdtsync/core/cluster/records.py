@@ -96,7 +96,7 @@ class Cluster:
         """The writes of a record that count: who holds them has seen it as it is here."""
         point: VersionVector = {}
         for entry in self._held(kind.prefix + name):
-            point[entry.dot.writer] = max(entry.dot.seq, point.get(entry.dot.writer, 0))
+            point[entry.writer] = max(entry.dot.seq, point.get(entry.writer, 0))
         return point
 
     def names(self, kind: RecordType[R]) -> list[str]:

@@ -12,18 +12,19 @@ looks at what kind a key is.
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol, Self, TypeVar
 
-from crdtsync.causality import TIME_MS_MAX, Dot, hlc_ms
+from crdtsync.causality import TIME_MS_MAX, Dot, Writer, hlc_ms
 from crdtsync.core.crdt.expiry import Expiry
 from crdtsync.core.crdt.read_policies import Policy, newest_wins
 from crdtsync.core.crdt.sliding import KEPT_PREFIX, kept_by, slides
 from crdtsync.wire.change import Order, RemoveRange
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.stored_values import ttl_of
 
 DIGEST_MODULUS = 1 << 128
@@ -58,7 +59,9 @@ class OnDisk:
         self.read = read
 
 
-_OF_ALL = ("_value", "agent", "dot", "hlc", "key", "kind", "row", "value_hash")
+_NUMBERS = struct.Struct(">QqQI")
+_HASH_AT = _NUMBERS.size
+_OF_ALL = ("_packed", "_value", "agent", "key", "kind", "writer")
 _OF_SOME = ("attrs", "hidden", "kept_ms", "sub")
 """Most entries have none of these: they would take 32 bytes of each of a million keys."""
 
@@ -68,18 +71,18 @@ class Entry:
 
     ``row`` is its number in the database; ``hidden``: it has expired, and watchers of this node know; ``kept_ms``: how
     long its time to live has been made by reads (:mod:`crdtsync.core.crdt.sliding`), in ms since 1970; 0: by none.
+
+    Its numbers and its hash stand in one string of bytes: a million keys take 150 MB less than with an object for each.
     """
 
     __slots__ = _OF_ALL
-    row: int
-    dot: Dot
-    key: str
-    sub: str | None = None
-    kind: int
-    hlc: int
-    agent: str
+    _packed: bytes
     _value: bytes | OnDisk | None
-    value_hash: bytes
+    agent: str
+    key: str
+    kind: int
+    writer: Writer
+    sub: str | None = None
     attrs: dict[str, Any] | None = None
     hidden: bool = False
     kept_ms: int = 0
@@ -97,7 +100,10 @@ class Entry:
         value_hash: bytes,
         attrs: dict[str, Any] | None,
     ) -> Self:
-        """Of the class that has room for what there is."""
+        """Of the class that has room for what there is.
+
+        :raises ValueError: a number is none, or is too large for what it says.
+        """
         if sub is None and attrs is None:
             self = object.__new__(cls)
         else:
@@ -106,15 +112,42 @@ class Entry:
             self.attrs = attrs
             self.hidden = False
             self.kept_ms = 0
-        self.row = row
-        self.dot = dot
+        self.writer, seq, n = dot
+        try:
+            self._packed = _NUMBERS.pack(hlc, row, seq, n) + value_hash
+        except struct.error as error:
+            raise ValueError(f"the entry {dot} of {key!r} in row {row} at {hlc}: {error}") from None
         self.key = key
         self.kind = kind
-        self.hlc = hlc
         self.agent = agent
         self._value = value
-        self.value_hash = value_hash
         return self
+
+    @property
+    def dot(self) -> Dot:
+        """The name of the value. Takes as long as ten attributes: ask once."""
+        _, _, seq, n = _NUMBERS.unpack_from(self._packed)
+        return new_row(Dot, (self.writer, seq, n))  # type: ignore[no-any-return]  # a Dot
+
+    @property
+    def hlc(self) -> int:
+        """When it was written, as a hybrid time."""
+        return _NUMBERS.unpack_from(self._packed)[0]  # type: ignore[no-any-return]  # as the format says
+
+    @property
+    def row(self) -> int:
+        """The number of its row in the database; 0: it has none."""
+        return _NUMBERS.unpack_from(self._packed)[1]  # type: ignore[no-any-return]
+
+    @row.setter
+    def row(self, row: int) -> None:
+        hlc, _, seq, n = _NUMBERS.unpack_from(self._packed)
+        self._packed = _NUMBERS.pack(hlc, row, seq, n) + self.value_hash
+
+    @property
+    def value_hash(self) -> bytes:
+        """The hash of the value: of an edit of a text that of the edit."""
+        return self._packed[_HASH_AT:]
 
     @property
     def value(self) -> bytes | None:
@@ -151,12 +184,19 @@ class Entry:
     @property
     def order(self) -> Order:
         """Causal order among the entries of a key: an entry comes after all that its author had seen."""
-        return (self.hlc, *self.dot)
+        hlc, _, seq, n = _NUMBERS.unpack_from(self._packed)
+        return hlc, self.writer, seq, n
+
+    def is_in(self, vector: Mapping[Writer, int]) -> bool:
+        """Whether a version vector covers it."""
+        return _NUMBERS.unpack_from(self._packed)[2] <= vector.get(self.writer, 0)  # type: ignore[no-any-return]
 
     @property
     def digest(self) -> int:
         """128-bit hash of everything that replicas must agree on."""
-        plain = pack([self.key, self.sub, self.kind, *self.dot, self.hlc, self.agent, self.value_hash, self.attrs])
+        hlc, _, seq, n = _NUMBERS.unpack_from(self._packed)
+        of_value = self.value_hash
+        plain = pack([self.key, self.sub, self.kind, self.writer, seq, n, hlc, self.agent, of_value, self.attrs])
         return int.from_bytes(blake2b(plain, digest_size=16).digest(), "big")
 
     def expires_ms(self) -> int | None:
@@ -720,8 +760,4 @@ def covered_by(held: Iterable[Entry], removes: tuple[Dot, ...] | RemoveRange) ->
         dots = removes if len(removes) <= DOTS_SEARCHED_MAX else frozenset(removes)
         return [entry for entry in held if entry.dot in dots]
     vector, bound = removes
-    return [
-        entry
-        for entry in held
-        if entry.dot.seq <= vector.get(entry.dot.writer, 0) and (bound is None or entry.order <= bound)
-    ]
+    return [entry for entry in held if entry.is_in(vector) and (bound is None or entry.order <= bound)]

@@ -50,11 +50,11 @@ class Expiry:
             self._discard_hidden(entry)
 
     def _discard_hidden(self, entry: Entry) -> None:
-        of_writer = self.hidden.get(entry.dot.writer, {})
+        of_writer = self.hidden.get(entry.writer, {})
         if of_writer.pop(entry.dot, None) is not None:
             self.hidden_count -= 1
             if not of_writer:
-                del self.hidden[entry.dot.writer]
+                del self.hidden[entry.writer]
 
     def put_off(self, entry: Entry, expires_ms: int) -> None:
         """An entry lives longer than was known."""
@@ -89,7 +89,7 @@ class Expiry:
         due: list[Entry] = []
         while len(due) < count_max and (entry := self._waiting.take(now_ms)) is not None:
             entry.hidden = True
-            self.hidden.setdefault(entry.dot.writer, {})[entry.dot] = entry
+            self.hidden.setdefault(entry.writer, {})[entry.dot] = entry
             due.append(entry)
         self.hidden_count += len(due)
         return due

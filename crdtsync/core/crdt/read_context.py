@@ -56,9 +56,7 @@ def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry
     return [
         entry
         for entry in held
-        if entry.dot in dots
-        or not entry.row
-        or (entry.dot.seq <= vector.get(entry.dot.writer, 0) and entry.dot not in unseen)
+        if entry.dot in dots or not entry.row or (entry.is_in(vector) and entry.dot not in unseen)
     ]
 
 
@@ -70,7 +68,7 @@ def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
         return [RemoveRange(vector_of(entry.dot for entry in gone))]
     vector = seen.vector or {}
     # `gone` is all that the vector covers: a delete covers the others too
-    inside = [entry.dot for entry in gone if entry.dot.seq <= vector.get(entry.dot.writer, 0)]
-    beyond = tuple(entry.dot for entry in gone if entry.dot.seq > vector.get(entry.dot.writer, 0))
+    inside = [entry.dot for entry in gone if entry.is_in(vector)]
+    beyond = tuple(entry.dot for entry in gone if not entry.is_in(vector))
     covering: list[Removes] = [RemoveRange(vector_of(inside))] if inside else []
     return [*covering, beyond] if beyond else covering

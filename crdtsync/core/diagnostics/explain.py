@@ -146,7 +146,7 @@ def _value(here: Here, group: Sibling, *, is_first: bool) -> Item:
     return {
         **item,
         "first": is_first,
-        "writer": newest.dot.writer,
+        "writer": newest.writer,
         "seq": newest.dot.seq,
         "expires": newest.expires_ms(),
         **arrival(here, newest.dot),
@@ -158,7 +158,7 @@ def _value(here: Here, group: Sibling, *, is_first: bool) -> Item:
 def _removed(here: Here, row: PastRow) -> Item:
     entry, removal = row.entry, row.removal
     item: Item = {
-        "written": {"agent": entry.agent, "node": here.reader.node_of(entry.dot.writer), "time": hlc_ms(entry.hlc)},
+        "written": {"agent": entry.agent, "node": here.reader.node_of(entry.writer), "time": hlc_ms(entry.hlc)},
         "dot": encode_dot(entry.dot),
         "expires": entry.expires_ms(),
         "by": None,

@@ -131,7 +131,7 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
     if row.position and not entry.is_on_disk:
         replica.values.doubt(entry)
     said, rules = attributes_of(entry.attrs), rules_of(entry.kind)
-    point = {entry.dot.writer: entry.dot.seq}
+    point = {entry.writer: entry.dot.seq}
     return {
         "key": entry.key,
         "kind": kind_name(entry.kind),
@@ -139,7 +139,7 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
         "value": rules.history_value(entry),
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
-        "node": reader.node_of(entry.dot.writer),
+        "node": reader.node_of(entry.writer),
         "time": hlc_ms(entry.hlc),
         "confidence": said.confidence,
         "meta": said.meta,
@@ -186,7 +186,7 @@ def is_same_edit(item: Item, row: PastRow, node_of: Callable[[Writer], str]) -> 
         and item["key"] == entry.key
         and item["agent"] == entry.agent
         and item.get("document") == rules_of(entry.kind).history_fields(entry).get("document")
-        and item["node"] == node_of(entry.dot.writer)
+        and item["node"] == node_of(entry.writer)
     )
 
 

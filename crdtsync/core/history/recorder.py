@@ -309,9 +309,9 @@ class HistoryRecorder:
 
     def is_same_author(self, entry: Entry, change: Change) -> bool:
         """Whether a change is of the author of an entry."""
-        if entry.agent != change.agent or entry.dot.writer == change.writer:
+        if entry.agent != change.agent or entry.writer == change.writer:
             return entry.agent == change.agent
-        nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.dot.writer, change.writer)}
+        nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.writer, change.writer)}
         return len(nodes) == 1 and "" not in nodes
 
 

@@ -66,7 +66,7 @@ def _check_whole(draft: Draft, key: str, manifest: Manifest) -> None:
         held = draft.part(parts, Kind.MAP, str(number))
         is_last = number == manifest.parts - 1
         size = manifest.size - number * PART_BYTES if is_last else PART_BYTES
-        if len(held) != 1 or held[0].size_bytes != _packed_bytes(size) or not replica.is_own(held[0].dot.writer):
+        if len(held) != 1 or held[0].size_bytes != _packed_bytes(size) or not replica.is_own(held[0].writer):
             raise InvalidRequest(f"part {number} of the upload {manifest.upload} of {shown(key)} is missing here")
 
 

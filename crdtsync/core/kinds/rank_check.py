@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import WRITER_MAX, Dot, Writer
+from crdtsync.causality import HLC_MAX, WRITER_MAX, Dot, Writer
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.read_policies import first_of, ranks_lower
 from crdtsync.errors import InvalidEncoding, RanksLower
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.read_policies import Policy
     from crdtsync.core.replica.change_draft import Draft
 
-LATER_HLC = 1 << 64
-"""After every hybrid time: the write will be later than whatever its author's node holds."""
+LATER_HLC = HLC_MAX
+"""After every hybrid time of a clock that goes: the write will be later than whatever its author's node holds."""
 
 
 def check_rank(

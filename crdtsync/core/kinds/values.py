@@ -158,7 +158,7 @@ def describe(
         "value": read(replica, group),
         "dot": encode_dot(newest.dot),
         "agent": newest.agent,
-        "node": node_of(newest.dot.writer),
+        "node": node_of(newest.writer),
         "time": hlc_ms(newest.hlc),
         "confidence": said.confidence,
         "meta": said.meta,

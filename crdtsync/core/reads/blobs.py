@@ -64,7 +64,7 @@ def blob_parts(reader: Reader, args: Mapping[str, Any]) -> object:
 def _unfinished(replica: Replica, key: str, beginning: str) -> tuple[str, list[bytes]] | None:
     best: tuple[str, list[bytes]] | None = None
     for upload, parts in replica.uploads.unfinished(key):
-        own = {entry.sub: entry for entry in parts if replica.is_own(entry.dot.writer)}
+        own = {entry.sub: entry for entry in parts if replica.is_own(entry.writer)}
         if upload.startswith(beginning) and len(own) == len(parts):
             hashes = [own[str(number)].value_hash for number in range(len(own)) if str(number) in own]
             if best is None or len(hashes) > len(best[1]):

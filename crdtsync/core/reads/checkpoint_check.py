@@ -86,5 +86,5 @@ class CheckpointCheck:
             self._found = None
 
     def _is_new(self, entry: Entry) -> bool:
-        is_new = entry.dot.seq > self._before.get(entry.dot.writer, 0)
+        is_new = not entry.is_in(self._before)
         return is_new and self.replica.entries.holds_dot(entry.key, entry.dot)

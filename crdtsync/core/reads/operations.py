@@ -181,7 +181,7 @@ def _page_by_index(reader: Reader, args: Arguments, groups: list[Sibling], shown
 def _part(reader: Reader, entry: Entry) -> list[object]:
     value = entry.value
     reader.replica.values.check([entry])
-    return [value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.dot.writer), hlc_ms(entry.hlc)]
+    return [value, encode_dot(entry.dot), entry.agent, reader.node_of(entry.writer), hlc_ms(entry.hlc)]
 
 
 def _first(live: list[Entry], args: Arguments) -> int:

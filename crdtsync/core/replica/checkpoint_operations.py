@@ -127,7 +127,7 @@ def _described(reader: Reader, record: Checkpoint) -> Result:
         "whole": replica.checkpoints.is_whole(record),
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
-        "node": reader.node_of(entry.dot.writer),
+        "node": reader.node_of(entry.writer),
         "time": record.time_ms,
         "ttl": (entry.attrs or {}).get("ttl"),
         "versions": dict(record.versions),
@@ -145,5 +145,5 @@ def _described_policy(reader: Reader, policy: CheckpointPolicy) -> Result:
         "last": max(made, default=None),
         "count": len(made),
         "agent": policy.entry.agent,
-        "node": reader.node_of(policy.entry.dot.writer),
+        "node": reader.node_of(policy.entry.writer),
     }

@@ -176,7 +176,7 @@ def _described(reader: Reader, one: Purge) -> dict[str, Any]:
         "pattern": one.pattern.text,
         "dot": encode_dot(one.entry.dot),
         "agent": one.entry.agent,
-        "node": reader.node_of(one.entry.dot.writer),
+        "node": reader.node_of(one.entry.writer),
         "time": hlc_ms(one.entry.hlc),
         "done": done is not None,
         "values": None if done is None else done[0],

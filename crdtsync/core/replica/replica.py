@@ -686,7 +686,7 @@ class Replica:
         self.alarms.journal("value_damaged", space=self.name, key=entry.key, agent=entry.agent)
         message = (
             f"space {self.name}: the disk has spoilt the value of {entry.key!r} that {entry.agent} wrote on "
-            f"{self.node_of(entry.dot.writer)}, and this node's log holds it no longer"
+            f"{self.node_of(entry.writer)}, and this node's log holds it no longer"
         )
         self.alarms.raise_once(VALUE_DAMAGED, self.name, message, (entry.key,))
 

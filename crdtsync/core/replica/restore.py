@@ -139,7 +139,7 @@ def _keys(replica: Replica, past: Past) -> list[str]:
 
 
 def _seen_of(draft: Draft, past: Past, key: str) -> list[Entry]:
-    return [entry for entry in draft.held(key) if entry.dot.seq <= past.seen.get(entry.dot.writer, 0)]
+    return [entry for entry in draft.held(key) if entry.is_in(past.seen)]
 
 
 def _ops(draft: Draft, past: Past, key: str, was: list[Entry], held: list[Entry]) -> list[Op]:
@@ -183,7 +183,7 @@ def _since(draft: Draft, past: Past, key: str, was: list[Entry]) -> list[str | N
         raise TooLarge("too much has been written to it since")
     gone = {row.entry.dot: row for row in (*rows, *replica.past.unsaved.get(key, ()))}
     written = [*(row.entry for row in gone.values()), *replica.entries.held(key)]
-    found: list[str | None] = [entry.agent for entry in written if entry.dot.seq > cut.get(entry.dot.writer, 0)]
+    found: list[str | None] = [entry.agent for entry in written if not entry.is_in(cut)]
     for entry in was:
         row = gone.get(entry.dot)
         if row is not None:

@@ -172,11 +172,7 @@ class Checks:
 def going(replica: Replica, taking: Taking) -> list[Entry]:
     """The entries that merging a snapshot would take away."""
     cut, kept = taking.vector, taking.entries
-    return [
-        entry
-        for entry in replica.entries.all()
-        if entry.dot.seq <= cut.get(entry.dot.writer, 0) and entry.dot not in kept
-    ]
+    return [entry for entry in replica.entries.all() if entry.is_in(cut) and entry.dot not in kept]
 
 
 def is_much(replica: Replica, gone: Collection[object], before: int) -> bool:

@@ -216,7 +216,7 @@ def hidden_event(replica: Replica, entry: Entry, now_ms: int) -> Event:
         "value": None,
         "op": EXPIRED.name,
         "agent": entry.agent,
-        "node": replica.node_of(entry.dot.writer),
+        "node": replica.node_of(entry.writer),
         "time": entry.expires_ms(),
     }
 
@@ -244,7 +244,7 @@ def _newest(replica: Replica, groups: list[Sibling]) -> Event:
         "version": encode_version(version_of(groups[0])),
         "dot": encode_dot(newest.dot),
         "agent": newest.agent,
-        "node": replica.node_of(newest.dot.writer),
+        "node": replica.node_of(newest.writer),
         "time": hlc_ms(newest.hlc),
     }
 

@@ -119,14 +119,23 @@ class Piece(NamedTuple):
 class Encodable(Protocol):
     """A live entry."""
 
-    dot: Dot
     key: str
     sub: str | None
     kind: int
-    hlc: int
     agent: str
-    value_hash: bytes
     attrs: dict[str, Any] | None
+
+    @property
+    def dot(self) -> Dot:
+        """Its name."""
+
+    @property
+    def hlc(self) -> int:
+        """When it was written."""
+
+    @property
+    def value_hash(self) -> bytes:
+        """What stands for the value in digests."""
 
     @property
     def value(self) -> bytes | None:

@@ -188,6 +188,6 @@ def _written(reader: Reader, entry: Entry) -> Result:
     return {
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
-        "node": reader.node_of(entry.dot.writer),
+        "node": reader.node_of(entry.writer),
         "time": hlc_ms(entry.hlc),
     }

@@ -58,7 +58,7 @@ class Staging:
         self._ledger.batch.snapshot_parts.append(row)
         missing = []
         for entry in entries:
-            if entry.dot.seq > vector.get(entry.dot.writer, 0) or not held.holds_dot(entry.key, entry.dot):
+            if not entry.is_in(vector) or not held.holds_dot(entry.key, entry.dot):
                 missing.append(entry)
             else:
                 entry.value = None  # it is here already, and nobody takes it from there

@@ -118,7 +118,8 @@ def past(store: Store) -> list[object]:
 
 
 def vars_of(entry: Entry) -> list[object]:
-    return [getattr(entry, name) for name in Entry.__slots__ if name != "row"]
+    names = ("dot", "key", "sub", "kind", "hlc", "agent", "held", "value_hash", "attrs")
+    return [getattr(entry, name) for name in names]
 
 
 @pytest.mark.parametrize("old", OLD[-1:], ids=["the one before"], indirect=True)
