@@ -56,7 +56,11 @@ class Link(Receiver):
         """Asyncio has connected us."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
 
-    def data_received(self, data: bytes) -> None:
+    def room(self) -> memoryview:
+        """In a long frame that has begun."""
+        return self._frames.room()
+
+    def data_received(self, data: bytes | memoryview) -> None:
         """Hand on what is complete. The first message answers the hello."""
         try:
             messages = self._frames.feed(data)

@@ -7,6 +7,7 @@ that takes longer than all else about a small message (measured: 18 to 35 µs, a
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 RECEIVE_BYTES = 64 * 1024
 """At once, and held by each connection."""
@@ -16,18 +17,24 @@ class Receiver(asyncio.BufferedProtocol):
     """A protocol that is handed what came by ``data_received``, as any other is."""
 
     def __init__(self) -> None:
-        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._received = self._place = memoryview(bytearray(RECEIVE_BYTES))
+
+    def room(self) -> memoryview:
+        """Where what comes is wanted; empty: nowhere in particular."""
+        return self._received[:0]
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Where asyncio puts what comes."""
-        return self._received
+        self._place = self.room() or self._received
+        return self._place
 
     def buffer_updated(self, count_bytes: int) -> None:
         """So much has come."""
-        self.data_received(bytes(self._received[:count_bytes]))
+        data = self._place[:count_bytes]
+        self.data_received(bytes(data) if self._place is self._received else data)
 
-    def data_received(self, data: bytes) -> None:
-        """Something has come."""
+    def data_received(self, data: Any) -> None:
+        """Something has come: bytes, or what of the :meth:`room` was filled."""
         raise NotImplementedError
 
 

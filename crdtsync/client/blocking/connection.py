@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class _Torn(FrameReader):
     """In place of the reader of a connection of which something was lost: whoever reads on is told that it ended."""
 
-    def feed(self, _data: bytes) -> NoReturn:
+    def feed(self, _data: bytes | memoryview) -> NoReturn:
         raise DaemonUnavailable("this connection was interrupted")
 
 
@@ -291,7 +291,7 @@ class Connection:
                 if channel is None:
                     self._reattach(pending)
                     continue
-                data = channel.receive(pending.deadline)
+                data = channel.receive(pending.deadline, self._frames.room())
                 if data:
                     self._take(channel, data)
                 elif data is None:
@@ -313,7 +313,7 @@ class Connection:
         with self._mutex:
             self._wake([follower for follower in self._followers.values() if follower.done])
 
-    def _take(self, channel: Channel, data: bytes) -> None:
+    def _take(self, channel: Channel, data: bytes | memoryview) -> None:
         try:
             for message in self._frames.feed(data):
                 with self._mutex:

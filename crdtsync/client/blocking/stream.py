@@ -20,6 +20,7 @@ _TICK_S = 1.0
 that is further
 away is met by calling again."""
 _RECEIVE_BYTES = 64 * 1024
+_NO_ROOM = memoryview(b"")
 HELLO_TIMEOUT_S = 30.0
 """A daemon that hangs is found out, and started anew, well before."""
 
@@ -33,8 +34,10 @@ class Channel:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(_TICK_S))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(_TICK_S))
 
-    def receive(self, deadline: float) -> bytes | None:
-        """The next bytes; empty at the end of the connection, None when the deadline has passed."""
+    def receive(self, deadline: float, room: memoryview = _NO_ROOM) -> bytes | memoryview | None:
+        """The next bytes, in ``room`` if there is any; empty at the end of the connection, None when the deadline has
+        passed.
+        """
         while True:
             limit_s = min(deadline - monotonic(), _TICK_S)
             if limit_s <= 0:
@@ -43,7 +46,7 @@ class Channel:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(limit_s))
                 self._receive_limit_s = limit_s
             try:
-                return self._socket.recv(_RECEIVE_BYTES)
+                return room[: self._socket.recv_into(room)] if room else self._socket.recv(_RECEIVE_BYTES)
             except OSError as error:
                 if _is_thrown_in(error):
                     raise

@@ -16,6 +16,8 @@ from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, PROTOCOL_VERSION
 HELLO_ID = 1
 RESULT, ERROR, EVENTS, POINT = 0, 1, 2, 3
 _HEAD_BYTES = 4
+_LONG_BYTES = 64 * 1024
+"""Of a frame that does not come at once: so much is received together (:mod:`crdtsync.client.aio.receive_buffer`)."""
 
 Message = tuple[int, int, Any]
 """``(id, RESULT, result)``, ``(id, ERROR, fields)``, ``(id, EVENTS, events)`` or ``(id, POINT, [space, token])``."""
@@ -52,36 +54,62 @@ def encode_hello(client: bytes, agent: str, space: str, key: str | None = None, 
 
 
 class FrameReader:
-    """Collects bytes as they come and gives out the messages that are complete."""
+    """Collects bytes as they come and gives out the messages that are complete.
+
+    A long frame is collected in a place of its own length: one that grows with each piece costs more than all else that
+    the client does with 512 KiB.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._long = memoryview(b"")  # the frame that has begun, if it is long
+        self._long_bytes = 0  # of it that are there
 
-    def feed(self, data: bytes) -> list[Message]:
+    def room(self) -> memoryview:
+        """Where the rest of a long frame belongs: what is received into it is then fed. Empty: none has begun."""
+        return self._long[self._long_bytes :]
+
+    def feed(self, data: bytes | memoryview) -> list[Message]:
         """The messages that ``data`` completes, in order.
 
         :raises InvalidEncoding: not the protocol; the connection is of no more use.
         """
+        if self._long:
+            return self._feed_long(data)
         if not self._buffer:
             if len(data) == _HEAD_BYTES + int.from_bytes(data[:_HEAD_BYTES], "big"):
                 return [_decode(data[_HEAD_BYTES:])]  # the common case: exactly one frame, nothing to collect
             messages, end = _whole(data)  # many frames at once, and most often none of them cut
             if end < len(data):
                 self._buffer += memoryview(data)[end:]
-            return messages
-        self._buffer += data
-        messages, end = _whole(self._buffer)
-        del self._buffer[:end]
+        else:
+            self._buffer += data
+            messages, end = _whole(self._buffer)
+            del self._buffer[:end]
+        if len(self._buffer) >= _HEAD_BYTES:
+            self._begin(_HEAD_BYTES + int.from_bytes(self._buffer[:_HEAD_BYTES], "big"))
         return messages
 
-    def missing_bytes(self) -> int:
-        """How many bytes the frame that has begun still lacks; 0 if that is not known."""
-        if len(self._buffer) < _HEAD_BYTES:
-            return 0
-        return _HEAD_BYTES + int.from_bytes(self._buffer[:_HEAD_BYTES], "big") - len(self._buffer)
+    def _begin(self, size_bytes: int) -> None:
+        if size_bytes > _LONG_BYTES:
+            self._long, self._long_bytes = memoryview(bytearray(size_bytes)), len(self._buffer)
+            self._long[: self._long_bytes] = self._buffer
+            self._buffer.clear()
+
+    def _feed_long(self, data: bytes | memoryview) -> list[Message]:
+        end = self._long_bytes + len(data)
+        over = max(0, end - len(self._long))
+        here = memoryview(data)[: len(data) - over]
+        self._long[self._long_bytes : end] = here
+        self._long_bytes = end - over
+        if self._long_bytes < len(self._long):
+            return []
+        whole, self._long = self._long, memoryview(b"")
+        messages = [_decode(whole[_HEAD_BYTES:])]
+        return messages + self.feed(data[len(data) - over :]) if over else messages
 
 
-def _whole(data: bytes | bytearray) -> tuple[list[Message], int]:
+def _whole(data: bytes | bytearray | memoryview) -> tuple[list[Message], int]:
     """The messages whose frames are whole, and where the rest begins."""
     messages: list[Message] = []
     start, size_bytes = 0, len(data)
@@ -100,7 +128,7 @@ def _whole(data: bytes | bytearray) -> tuple[list[Message], int]:
     return messages, start
 
 
-def _decode(body: bytes | bytearray) -> Message:
+def _decode(body: bytes | bytearray | memoryview) -> Message:
     try:
         request_id, status, content = unpackb(body, use_list=True, ext_hook=_refuse_extension)
     except Exception as error:  # ValueError, StackError, OutOfData and others happen
@@ -116,7 +144,7 @@ def _decode(body: bytes | bytearray) -> Message:
     return request_id, status, content
 
 
-def _unpack(body: bytes | bytearray) -> None:
+def _unpack(body: bytes | bytearray | memoryview) -> None:
     _, _, _ = unpackb(body, use_list=True, ext_hook=_refuse_extension)
 
 

@@ -36,6 +36,11 @@ BACKLOG_REQUESTS_MAX = 256
 """Requests waiting for their turn before the socket is read no further."""
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 """Of an agent's unread replies before it is served no further."""
+LARGE_REPLY_BYTES = 256 * 1024
+"""A connection with a longer reply, such as a part of a blob, gets room in the kernel for it."""
+SEND_BUFFER_BYTES = 1024 * 1024
+"""So much: the part goes out at once, while the daemon is at the next one. With the kernel's own 208 KiB both sides
+wait for each other three times a part."""
 BACKLOG_BYTES_MAX = 64 * 1024
 """Of requests waiting for their turn, but for large ones."""
 HELLO_TIMEOUT_S = 10.0
@@ -142,6 +147,7 @@ class AgentConnection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._paused_by_peer = False
         self._is_throttled = False
+        self._is_widened = False
         self.conn = 0
         self._uid = -1
 
@@ -286,6 +292,10 @@ class AgentConnection(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         """Send a frame, or do nothing if the connection is gone."""
         if self._transport is not None:
+            if len(data) > LARGE_REPLY_BYTES and not self._is_widened:
+                self._is_widened = True
+                connected = self._transport.get_extra_info("socket")
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             self._transport.write(data)
 
     def close(self) -> None:

@@ -184,8 +184,8 @@ def test_closing_when_a_reply_has_just_come_leaves_no_socket_open(connect, monke
     channel = client._connection._channel
     receive = channel.receive
 
-    def receive_then_close(deadline):
-        data = receive(deadline)
+    def receive_then_close(*args):
+        data = receive(*args)
         in_thread(client.close)[0].join(10)
         return data
 
@@ -226,7 +226,7 @@ def test_an_interrupt_leaves_a_client_that_works(connect, monkeypatch):
     client = connect(interrupted, afresh)
     channel = client._connection._channel
 
-    def interrupt(deadline):
+    def interrupt(*_):
         monkeypatch.undo()
         raise KeyboardInterrupt
 

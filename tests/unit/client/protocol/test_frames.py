@@ -36,6 +36,22 @@ def test_messages_arrive_however_they_are_cut(messages, cuts):
     assert received == messages
 
 
+@pytest.mark.parametrize("is_received_into", [False, True])
+def test_long_messages_arrive_however_they_are_cut(is_received_into: bool) -> None:
+    """Also those that are received where they belong, of which the next one begins in the same piece."""
+    messages = [(n, 0, {"value": bytes([n]) * size}) for n, size in enumerate((3, 300_000, 65_000, 70_000, 5, 200_000))]
+    for cut in (1_000, 65_536, 70_001, 1_000_000):
+        data, reader, received = b"".join(frame(list(message)) for message in messages), FrameReader(), list[Message]()
+        while data:
+            room = reader.room() if is_received_into else memoryview(b"")
+            count = min(cut, len(data), len(room) or cut)
+            piece, data = memoryview(data)[:count], data[count:]
+            if room:
+                room[:count], piece = piece, room[:count]
+            received += reader.feed(piece if room else bytes(piece))
+        assert received == messages
+
+
 @pytest.mark.parametrize(
     "data",
     [
