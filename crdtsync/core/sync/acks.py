@@ -16,8 +16,10 @@ from crdtsync.wire.peer.changes import Ack, SpaceAck, Want
 
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
-ACK_PATIENCE_S = 0.003
-"""The same where a peer has said that nobody there waits for what it sent."""
+ACK_PATIENCE_S = 0.02
+"""The same where a peer has said that nobody there waits for what it sent. An acknowledgement takes both hosts as long
+as a fifth of a change does, and the next change may come just then.
+"""
 WANT_INTERVAL_S = 1.0
 ACK_SPACES_MAX = 1000
 ACK_WRITERS_MAX = 20_000
