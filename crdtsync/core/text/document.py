@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.core.text.places import Places
+    from crdtsync.wire.yjs.rewriting import Inserted
 
 EDIT_STRUCTS_MAX = 2000
 """Parts that one edit may insert."""
@@ -113,7 +114,7 @@ class Document:
 
     __slots__ = (
         "_ahead", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
-        "_steps_counted", "_uncommitted", "dot", "is_large", "items", "memory_bytes", "places", "steps",
+        "_steps_counted", "_uncommitted", "dot", "inserted", "is_large", "items", "memory_bytes", "places", "steps",
         "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
@@ -127,6 +128,8 @@ class Document:
         self.is_large = False
         self.places: dict[Dot, Places] = {}
         """What this one has forgotten of older documents of the text, as far as it was asked for."""
+        self.inserted: Inserted = {}
+        """What was inserted since it was begun, as far as it was asked for."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0
@@ -436,6 +439,7 @@ class Document:
         """Before it is used again."""
         self._doc = self._outline = None
         self._ahead.clear()
+        self.inserted.clear()
 
     def _loaded(self) -> Doc[Text]:
         if self._doc is None:

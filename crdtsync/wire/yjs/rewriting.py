@@ -30,6 +30,9 @@ from crdtsync.wire.yjs.encoding import (
 from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_text, written_text, written_uint
 from crdtsync.wire.yjs.order import Run, in_order
 
+Inserted = dict[int, list[Struct]]
+"""Some structs of each client, in the order of their clocks."""
+
 
 class Part(NamedTuple):
     """A struct to be written."""
@@ -92,40 +95,35 @@ def forwarded(
     update: bytes,
     known: Mapping[int, int],
     left: Callable[[Id], Id | None],
-    right: Callable[[Id], Id | None],
+    right: Callable[[Id, Id | None, Inserted], Id | None],
     root: str,
 ) -> bytes:
     """An update as it is to be made in a document that holds ``known``, with the neighbours that ``left`` and ``right``
     give for those that it names. What the document holds already is left out, up to the clock.
 
+    ``right`` is also given the left neighbour, and the structs before it as they are forwarded.
+
     :raises InvalidUpdate: it cannot be written so.
     """
     sections, at = read_sections(update, CLOCK_MAX)
     parts: list[Part] = []
-    for client, structs in sections.items():
-        first = known.get(client, 0)
-        for struct in structs:
-            if struct.end > first:
-                clock = max(first, struct.clock)
-                parts.append(Part(client, clock, _forwarded(update, client, clock, struct, left, right, root)))
+    done: Inserted = {}
+    for client, struct in causally(sections, known):
+        clock = max(known.get(client, 0), struct.clock)
+        if struct.end <= clock:
+            continue
+        before = (client, clock - 1) if clock > struct.clock else struct.origin
+        origin = left(before) if before else None
+        after = right(struct.right, origin, done) if struct.right else None
+        parts.append(Part(client, clock, _forwarded(update, clock, struct, origin, after, root)))
+        done.setdefault(client, []).append(struct._replace(clock=clock, origin=origin, right=after))
     return written_update(parts, update[at:])
 
 
-def _forwarded(
-    update: bytes,
-    client: int,
-    clock: int,
-    struct: Struct,
-    left: Callable[[Id], Id | None],
-    right: Callable[[Id], Id | None],
-    root: str,
-) -> bytes:
+def _forwarded(update: bytes, clock: int, struct: Struct, origin: Id | None, after: Id | None, root: str) -> bytes:
     """One struct, from this clock on."""
     if struct.kind == GC:
         return written_gap(struct.end - clock)
-    before = (client, clock - 1) if clock > struct.clock else struct.origin
-    origin = left(before) if before else None
-    after = right(struct.right) if struct.right else None
     if clock == struct.clock and (origin, after) == (struct.origin, struct.right):
         return update[struct.at : struct.stop]
     if struct.keyed:

@@ -128,6 +128,28 @@ def test_a_late_edit_stands_where_its_forgotten_neighbours_stood() -> None:
     assert newer.read() == "Hello lyworld"
 
 
+def test_a_late_edit_stays_between_what_its_author_saw_it_between() -> None:
+    """Dora's ``x`` goes between ``3`` and ``9``, which stand the other way round in the new document."""
+    ann, bob, carl, dora = Typist(9), Typist(5), Typist(7), Typist(11)
+    ann.text.insert(0, "ac")
+    for typist in (bob, carl):
+        typist.hear(ann)
+    before = carl.doc.get_state()
+    bob.text.insert(1, "3")
+    carl.text.insert(1, "9")
+    for typist in (bob, carl):
+        dora.hear(typist)
+    told = dora.doc.get_state()
+    dora.text.insert(2, "x")
+    assert str(dora.text) == "a3x9c"
+    old = held(OLD, dora.doc.get_update())
+    for late in ([carl.said(before), dora.said(told)], [dora.said(bob.doc.get_state())]):
+        newer, member, _ = compacted(bob)
+        for update in late:
+            newer.apply(passed(update, old, newer, member))
+        assert newer.read() == "a93xc"
+
+
 def test_a_late_edit_beside_the_wrong_neighbours_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test before."""
     for side in ("left", "right"):
