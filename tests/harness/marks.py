@@ -1,162 +1,212 @@
-"""One text that agents of several daemons edit, and a count of what must be in it.
-
-Every insertion is a mark that occurs nowhere else. In the end each mark whose insertion was acknowledged is in the text
-once, unless its deletion was acknowledged, too: then it is not there. Of what was asked and not answered nothing is
-known but that it is there at most once.
-"""
+"""Texts that agents of three daemons edit and compact at once while these are cut off, killed and stalled."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from contextlib import suppress
+from functools import partial
+from itertools import product
 from random import Random
+from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.errors import CrdtSyncError
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
+from tests.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from crdtsync import Client
     from crdtsync.client.blocking.editor import Editor
-    from crdtsync.client.blocking.text import Text
 
-KEY = "text"
-_MARK = re.compile(r"m\d+\.\d+x")
+FAULTS = ("cut", "kill", "stall", "away")
+"""Links are cut and healed; that, and daemons are killed, or stopped for a moment; one is cut off all the time."""
+AWAY = 2
+FAULT_CHANCE = 0.07
+STALL_S_MAX = 0.3
+TIMEOUT_S = 10.0
+AGREE_S = 90.0
 
 
 class Plan(NamedTuple):
-    """What happens: ``apart`` stands between marks, ``compactors`` are the daemons whose agents compact, ``away`` is
-    one that is cut off all the time, ``faults`` are drawn from ``cut``, ``kill`` and ``stall``.
+    """What is done to a text: ``apart`` stands between two marks, the agents of ``compactors`` compact it.
+
+    ``is_typed``: in editors, which stay open, and not by requests, each of which is durable.
     """
 
-    apart: str = " "
-    compactors: tuple[int, ...] = (0,)
-    away: int | None = None
-    faults: tuple[str, ...] = ("cut",)
-    is_typed: bool = False
-    steps: int = 150
+    apart: str
+    is_typed: bool
+    compactors: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        return 60 if self.is_typed else 150
+
+
+PLANS = [Plan(*each) for each in product((" ", "\n"), (False, True), ((), (0,), (0, 1, 2)))]
 
 
 class Marks:
-    """One run of a plan on a cluster."""
+    """One text."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, seed: int) -> None:
-        self.cluster = cluster
+    def __init__(self, key: str, plan: Plan, clients: Sequence[Client], random: Random) -> None:
+        self.key = key
         self.plan = plan
-        self.random = Random(seed)
-        self.inserted: set[str] = set()
-        self.deleted: set[str] = set()
-        self.unknown: set[str] = set()  # whether it was deleted
-        self._count = 0
-        self._clients = [daemon.client(f"agent-{index}") for index, daemon in enumerate(cluster)]
-        self._clients[0].text(KEY).set(f"begin{plan.apart}end")
-        wait_until_equal(cluster)
-        for client in self._clients:
-            client.text(KEY).read()
+        self.random = random
+        self.ledger = Ledger(random, plan.apart)
+        self.agents = [(_Typist if plan.is_typed else _Writer)(client, key, random) for client in clients]
+        clients[0].text(key).set(self.ledger.beginning)
 
-    def play(self) -> str:
-        """All of it; the text as every daemon shows it in the end.
-
-        :raises AssertionError: a mark is lost, doubled or brought back.
-        """
-        if self.plan.away is not None:
-            self.cluster.isolate(self.plan.away)
-        for _ in range(self.plan.steps):
-            step = self.random.choices([self._insert, self._delete, self._compact, self._fault], [12, 4, 3, 1])[0]
-            step()
-        self.cluster.heal()
-        self.cluster.wait_connected(timeout_s=60)
-        wait_until_equal(self.cluster, timeout_s=60)
-        return wait_until(self._agreed, 60, "all daemons show one text, with every mark once") or ""
-
-    def _agreed(self) -> str | None:
-        texts = {daemon.client("judge").text(KEY).read() for daemon in self.cluster}
-        if len(texts) > 1:
-            return None
-        (text,) = texts
-        found = _MARK.findall(text)
-        certain = self.inserted - self.deleted - self.unknown
-        wrong = {
-            "lost": certain - {*found},
-            "twice": {mark for mark in found if found.count(mark) > 1},
-            "brought back": self.deleted & {*found},
-        }
-        assert not any(wrong.values()), wrong
-        for daemon in self.cluster:
-            entry = daemon.client("judge").entry(KEY)
-            assert entry is not None
-            assert not entry.siblings, [sibling.value for sibling in entry.siblings]
-        return text
-
-    def _somebody(self) -> int:
-        index = self.random.randrange(len(self._clients))
-        if self.random.random() < 0.5:
-            with suppress(CrdtSyncError):
-                self._clients[index].text(KEY).read(timeout=5)
-        return index
+    def step(self) -> None:
+        """Somebody inserts, deletes or compacts. If that fails nobody knows whether it was done."""
+        do = self.random.choices([self._insert, self._delete, self._compact], [12, 4, 3])[0]
+        with suppress(CrdtSyncError):
+            do()
 
     def _insert(self) -> None:
-        index = self._somebody()
-        mark = f"m{index}.{self._count}x"
-        self._count += 1
-        apart = self.plan.apart
-
-        def change(text: Text | Editor, content: str) -> None:
-            places = [match.start() for match in re.finditer(re.escape(apart), content)]
-            text.insert(self.random.choice(places or [0]), apart + mark)
-
-        if self._is_done(index, change):
-            self.inserted.add(mark)
+        agent = self.random.choice(self.agents)
+        mark, at, text = self.ledger.insertion(agent.look())
+        agent.edit(at, 0, text, partial(self.ledger.acknowledged.add, mark))
 
     def _delete(self) -> None:
-        index = self._somebody()
-        found: list[str] = []
-
-        def change(text: Text | Editor, content: str) -> None:
-            marks = _MARK.findall(content)
-            if marks:
-                found.append(self.random.choice(marks))
-                self.unknown.add(found[0])
-                text.delete(content.index(found[0]), len(found[0]))
-
-        if self._is_done(index, change):
-            self.deleted.update(found)
-
-    def _is_done(self, index: int, change: Callable[[Text | Editor, str], None]) -> bool:
-        """Whether the daemon says that it is on disk; if not, nobody knows."""
-        client = self._clients[index]
-        try:
-            if self.plan.is_typed:
-                with client.editor(KEY) as editor:
-                    change(editor, editor.read(timeout=5))
-                    editor.flush(timeout=5)
-            else:
-                text = client.text(KEY)
-                change(text, text.read(timeout=5))
-        except CrdtSyncError:
-            return False
-        return True
+        agent = self.random.choice(self.agents)
+        if chosen := self.ledger.deletion(agent.look()):
+            mark, at = chosen
+            agent.edit(at, len(mark), "", partial(self.ledger.deleted.add, mark))
 
     def _compact(self) -> None:
         if self.plan.compactors:
-            with suppress(CrdtSyncError):
-                self._clients[self.random.choice(self.plan.compactors)].text(KEY).compact(timeout=5)
+            self.agents[self.random.choice(self.plan.compactors)].text.compact(timeout=TIMEOUT_S)
 
-    def _fault(self) -> None:
-        if not self.plan.faults:
-            return
-        kind = self.random.choice(self.plan.faults)
-        one, other = self.random.sample(range(len(self.cluster)), 2)
-        if kind == "cut" and self.random.random() < 0.5:
-            self.cluster.cut(one, other)
-        elif kind == "cut" and self.plan.away not in (one, other):
-            self.cluster.heal(one, other)
-        elif kind == "kill":
-            self.cluster[one].kill()
-            self.cluster[one].start()
-        elif kind == "stall":
-            self.cluster[one].freeze()
-            with suppress(CrdtSyncError):
-                self._clients[other].text(KEY).read(timeout=5)
-            self.cluster[one].thaw()
+    def is_agreed(self) -> bool:
+        """Whether all daemons show one text; then it must be as it ought to be."""
+        texts = {agent.text.read() for agent in self.agents}
+        if len(texts) > 1:
+            return False
+        self.ledger.check(texts.pop())
+        for agent in self.agents:
+            entry = agent.client.entry(self.key)
+            assert entry is not None
+            assert not entry.siblings, [sibling.value for sibling in entry.siblings]
+        return True
+
+
+class _Writer:
+    """Edits by requests. What it sees is what it has read, now or some time ago, and its own edits."""
+
+    def __init__(self, client: Client, key: str, random: Random) -> None:
+        self.client = client
+        self.text = client.text(key)
+        self._random = random
+        self._seen = ""
+
+    def look(self) -> str:
+        if not self._seen or self._random.random() < 0.6:
+            self._seen = self.text.read(timeout=TIMEOUT_S)
+        return self._seen
+
+    def edit(self, at: int, length: int, text: str, done: Callable[[], object]) -> None:
+        if length:
+            self.text.delete(at, length, timeout=TIMEOUT_S)
+        else:
+            self.text.insert(at, text, timeout=TIMEOUT_S)
+        self._seen = self._seen[:at] + text + self._seen[at + length :]
+        done()
+
+    def end(self) -> None:
+        pass
+
+
+class _Typist(_Writer):
+    """Edits in an editor, and waits now and then until what it has typed is on disk."""
+
+    _editor: Editor | None = None
+
+    def look(self) -> str:
+        if self._editor is None:
+            self._editor = self.client.editor(self.text.key, timeout=TIMEOUT_S)
+            self._typed: list[Callable[[], object]] = []
+        return self._editor.read() if self._random.random() < 0.6 else self._editor.shown
+
+    def edit(self, at: int, length: int, text: str, done: Callable[[], object]) -> None:
+        assert self._editor is not None
+        self._editor.replace(at, length, text)
+        self._typed.append(done)
+        if self._random.random() < 0.6:
+            self._editor.flush()
+            self._note_done()
+        if self._random.random() < 0.1:
+            self.end()
+
+    def end(self) -> None:
+        editor, self._editor = self._editor, None
+        if editor is not None:
+            editor.close()
+            self._note_done()
+
+    def _note_done(self) -> None:
+        for done in self._typed:
+            done()
+        self._typed.clear()
+
+
+def play(cluster: Cluster, plans: Sequence[Plan], fault: str, seed: int) -> Counter[str]:
+    """Edit one text for each plan, all at once, under one of the faults; how much was done.
+
+    :raises AssertionError: a mark is lost, doubled, brought back, or elsewhere than its author put it.
+    """
+    random = Random(seed)
+    clients = [daemon.client(f"agent-{index}") for index, daemon in enumerate(cluster)]
+    texts = [Marks(f"text/{n}", plan, clients, Random(f"{seed} {n}")) for n, plan in enumerate(plans)]
+    wait_until_equal(cluster)
+    for agent in (agent for text in texts for agent in text.agents):
+        agent.look()
+    if fault == "away":
+        cluster.isolate(AWAY)
+    happened: Counter[str] = Counter()
+    rounds = max(plan.steps for plan in plans)
+    for number in range(rounds):
+        trouble = None
+        if fault != "away" and random.random() < FAULT_CHANCE:
+            kind = random.choice(("cut", fault))
+            happened[kind] += 1
+            trouble = Thread(
+                target=_TROUBLES[kind], args=(cluster, *random.sample(range(len(cluster)), 2), random.random())
+            )
+            trouble.start()
+        for text in random.sample(texts, len(texts)):
+            if number * text.plan.steps // rounds != (number + 1) * text.plan.steps // rounds:
+                text.step()
+        if trouble is not None:
+            trouble.join()
+    cluster.heal()
+    for agent in (agent for text in texts for agent in text.agents):
+        agent.end()
+    cluster.wait_connected(timeout_s=AGREE_S)
+    wait_until_equal(cluster, timeout_s=AGREE_S)
+    for text in texts:
+        wait_until(text.is_agreed, AGREE_S, f"all daemons show one text of {text.plan}")
+        happened["insertions"] += len(text.ledger.acknowledged)
+        happened["deletions"] += len(text.ledger.deleted)
+        assert len(text.ledger.acknowledged) > text.plan.steps // 3, "nearly nothing could be done"
+    return happened
+
+
+def _cut(cluster: Cluster, one: int, other: int, chance: float) -> None:
+    (cluster.cut if chance < 0.5 else cluster.heal)(one, other)
+
+
+def _kill(cluster: Cluster, one: int, other: int, chance: float) -> None:
+    cluster[one].kill()
+    cluster[one].start()
+
+
+def _stall(cluster: Cluster, one: int, other: int, chance: float) -> None:
+    cluster[one].freeze()
+    sleep(chance * STALL_S_MAX)
+    cluster[one].thaw()
+
+
+_TROUBLES = {"cut": _cut, "kill": _kill, "stall": _stall}

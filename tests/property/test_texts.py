@@ -1,15 +1,17 @@
 """Random edits of one text on several nodes that are cut off and compact it: in the text that all of them end with,
-every word that was acknowledged is there exactly once, unless somebody deleted it; then it is not there.
+every mark that was acknowledged is there exactly once, unless somebody deleted it, and where its author put it.
 
 Nobody settles anything: a compaction makes no siblings, whatever was edited or compacted elsewhere at the same time.
 """
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable
-from itertools import combinations, count
+from itertools import combinations
 from random import Random
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -18,6 +20,7 @@ from crdtsync.core.text.document import Document
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.family import Member
 from crdtsync.core.text.passing import passed
+from crdtsync.core.text.places import Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.wire.yjs.encoding import STRING, read_sections
 from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
@@ -26,10 +29,9 @@ from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.wire import Wire
+from tests.ledger import Ledger
 from tests.simulator.histories import run_history
 from tests.simulator.kinds import TEXTS
-
-WORD = re.compile(r"w\d+x")
 
 
 class Workload:
@@ -37,16 +39,13 @@ class Workload:
 
     def __init__(self, fleet: Fleet, random: Random, compactors: str, apart: str = " ") -> None:
         self.fleet = fleet
-        self.apart = apart  # what stands between two words: a blank, or the end of a line
         self.random = random
         self.compactors = [fleet[name] for name in compactors]
         self.pairs = list(combinations(sorted(fleet.machines), 2))
         self.wires: dict[tuple[str, str], Wire] = {}
-        self.words: set[str] = set()
-        self.deleted: set[str] = set()
-        self._numbers = count()
+        self.ledger = Ledger(random, apart)  # a blank stands between two words, or the end of a line
         self.connect_all()
-        Editor(fleet["a"]).append(f"start{apart}")
+        Editor(fleet["a"]).append(self.ledger.beginning)
         fleet.sync()
         self.editors = [Editor(machine) for machine in fleet.machines.values() for _ in range(2)]
         for editor in self.editors:
@@ -59,7 +58,7 @@ class Workload:
 
     def step(self) -> None:
         do = self.random.choices(
-            [self._insert, self._delete, self._compact, self._cut_or_link, self._pass], [9, 2, 3, 3, 3]
+            [self._insert, self._delete, self._compact, self._cut_or_link, self._pass], [9, 4, 3, 3, 3]
         )[0]
         do()
 
@@ -72,21 +71,16 @@ class Workload:
 
     def _insert(self) -> None:
         editor = self._editor()
-        words = editor.replica.content.split(self.apart)
-        at = len(self.apart.join(words[: self.random.randrange(len(words))]))
-        word = f"w{next(self._numbers)}x"
-        editor.edit(at, at, f"{self.apart}{word}")
-        self.words.add(word)
+        mark, at, inserted = self.ledger.insertion(editor.replica.content)
+        editor.edit(at, at, inserted)
+        self.ledger.acknowledged.add(mark)
 
     def _delete(self) -> None:
         editor = self._editor()
-        words = WORD.findall(editor.replica.content)
-        if words:
-            word = self.random.choice(words)
-            at = editor.replica.content.index(word)
-            editor.edit(at, at + len(word), "")
-            self.words.discard(word)
-            self.deleted.add(word)
+        if chosen := self.ledger.deletion(editor.replica.content):
+            mark, at = chosen
+            editor.edit(at, at + len(mark), "")
+            self.ledger.deleted.add(mark)
 
     def _compact(self) -> None:
         self.random.choice(self.compactors).agent().do_slowly("text_compact", key="t")
@@ -117,25 +111,41 @@ def _only(values: list[str]) -> str:
     return value
 
 
-@pytest.mark.parametrize("apart", [" ", "\n"])
+HISTORIES = [(*who, apart) for who in (("ab", "a"), ("ab", "ab"), ("abc", "abc")) for apart in " \n"]
+
+
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("names, compactors", [("ab", "a"), ("ab", "ab"), ("abc", "abc")])
-def test_every_acknowledged_word_is_there_once(names: str, compactors: str, seed: int, apart: str) -> None:
-    play(names, compactors, seed, apart)
+@pytest.mark.parametrize("names, compactors, apart", HISTORIES)
+def test_every_acknowledged_mark_is_there_once(names: str, compactors: str, apart: str, seed: int) -> None:
+    play(names, compactors, apart, seed)
 
 
-def play(names: str, compactors: str, seed: int, apart: str) -> None:
-    with fleet_of(*names) as fleet:
-        random = fleet.random = Random(seed)
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(len(HISTORIES)))
+def test_thousands_of_histories(part: int) -> None:
+    """``SOAK_RUNS=10000 ./dev soak tests/property/test_texts.py`` plays so many seeds, from ``SOAK_SEED`` on."""
+    first, runs = (int(os.environ.get(name, "0")) for name in ("SOAK_SEED", "SOAK_RUNS"))
+    for seed in range(first, first + (runs or 600)):
+        if seed % len(HISTORIES) == part:
+            play(*HISTORIES[part], seed)
+
+
+def play(names: str, compactors: str, apart: str, seed: int) -> str:
+    """The history of a seed; the text in the end."""
+    random = Random(seed)
+    client_ids = SimpleNamespace(urandom=Random(seed).randbytes)
+    with fleet_of(*names) as fleet, mock.patch("crdtsync.client.text.replica.os", client_ids):
+        fleet.random = random
         work = Workload(fleet, random, compactors, apart)
         for _ in range(random.randrange(10, 80)):
             work.step()
         text, *others = work.end()
-        assert others == [text] * (len(names) - 1)
-        found = WORD.findall(text)
-        assert sorted(found) == sorted(work.words), text  # none lost, none twice, none that had been deleted
-        assert not any(machine.alarms for machine in fleet.machines.values())
-        assert all(_is_counted(machine) for machine in fleet.machines.values())
+        assert others == [text] * (len(names) - 1), seed
+        work.ledger.check(text)
+        assert not any(machine.alarms for machine in fleet.machines.values()), seed
+        assert all(_is_counted(machine) for machine in fleet.machines.values()), seed
+    return text
 
 
 # -- planted faults: the histories find them ---------------------------------------------------------------------------
@@ -169,7 +179,20 @@ def dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Documents, "exists", exists)
 
 
-@pytest.mark.parametrize("plant", [made_twice, dropped_too_early])
+def beside_the_wrong_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late edit beside what is forgotten goes to the other side of it."""
+    monkeypatch.setattr(Places, "left", Places.right)
+
+
+def at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late edit beside what is forgotten goes to the beginning."""
+    monkeypatch.setattr(Places, "left", lambda *_: None)
+
+
+PLANTS = [made_twice, dropped_too_early, beside_the_wrong_neighbour, at_the_beginning]
+
+
+@pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, ValueError, Refusal)):
@@ -178,7 +201,7 @@ def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], m
 
 def play_some() -> None:
     for seed in range(8):
-        play("ab", "ab", seed, " ")
+        play("ab", "ab", " ", seed)
 
 
 def _is_counted(machine: Host) -> bool:
