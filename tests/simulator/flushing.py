@@ -42,16 +42,15 @@ class _Flushes:
         self._host = host
         self._store = store
         self._file = store._journal._file
-        self._settle, self._write, self._say = store._settle, store._write, store._journal._say
+        self._settle, self._write, self._say = store._settle_pending, store._write, store._journal._say
         self._add, self._flush = self._file.write, self._file.flush
-        vars(store).update(_settle=self.settle, _write=self.write)
+        vars(store).update(_settle_pending=self.settle, _write=self.write)
         vars(store._journal)["_say"] = self.say
         vars(self._file).update(write=self.add, flush=self.flush)
 
-    def settle(self) -> None:
-        if self._store._journal.pending:
-            self._keep(*TABLES)
-        self._settle()
+    def settle(self, *, is_whole: bool) -> None:
+        self._keep(*TABLES)
+        self._settle(is_whole=is_whole)
 
     def write(self, batch: Batch, era: bytes | None) -> None:
         if not self._is_full():

@@ -12,7 +12,7 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
@@ -58,12 +58,6 @@ _TORN = (
     "the last record is not whole: a write that was cut off before it was acknowledged; or the disk has spoilt what it "
     "had flushed, and then the newest acknowledged commits are gone here"
 )
-SLICE_CHANGES = 32
-"""With so many changes and commits that came to the journal they go into the open transaction.
-
-(With 8 the slowest of a hundred writes of one agent are a little faster, and the slowest tenth takes half as long
-again.)
-"""
 BACKLOG_RECORDS_MAX = 32
 """With so many slices of rows on their way to their tables, some 5 ms each, those who write wait for all of them."""
 
@@ -83,6 +77,7 @@ class Store(Upkeep):
     _is_stuck = False  # whether there was no room for what is in the backlog
     _is_tight = False  # whether there was no room when something was to be written last
     _writing: Writing | None = None  # the transaction that has what was taken from the journal
+    _steps: Iterator[None] | None = None  # of a slice that was taken and is not in its tables yet
     _is_hidden = False  # whether marks are in the backlog of which nobody was told by :attr:`has_backlog`
 
     def __init__(
@@ -298,11 +293,6 @@ class Store(Upkeep):
     # -- from the journal into the tables ------------------------------------------------------------------------
 
     @property
-    def is_settling_due(self) -> bool:
-        """Whether the next commit will have to :meth:`settle` first."""
-        return self._journal.is_full
-
-    @property
     def has_pending(self) -> bool:
         """Whether :meth:`settle` has something to do."""
         return bool(self._journal.pending)
@@ -332,31 +322,36 @@ class Store(Upkeep):
         with self.work("settle"):
             self._settle_pending(is_whole=True)
 
-    def settle_some(self) -> None:
-        """Bring what came to the journal into the tables, if it is enough for a slice, in a transaction that stays open
-        until :meth:`settle`.
+    def settle_some(self) -> bool:
+        """Bring what came to the journal a step further on its way into the tables, if it is enough for a slice, in a
+        transaction that stays open until it has so much, or until :meth:`settle`. Whether it has ended.
 
         :raises StorageError: the disk failed, as in :meth:`commit`.
         :raises RowsRefused: as in :meth:`settle`.
         """
         journal = self._journal
-        if self._is_shown or self._is_tight or journal.untaken_changes < SLICE_CHANGES:
-            return
+        if self._is_shown or self._is_tight or not (self._steps is not None or journal.has_slice or journal.is_enough):
+            return False
         is_whole = self._backlog.count > 0 or are_many(journal.untaken_rows)
         with self.work("settle"):
             self._if_there_is_room(lambda: self._settle_pending(is_whole=is_whole))
+        return not self._connection.in_transaction
 
     def _settle_pending(self, *, is_whole: bool) -> None:
-        """``is_whole``: and end the transaction; as where some of it went to the backlog."""
+        """``is_whole``: and end the transaction; as where some of it went to the backlog, or where it is full."""
         db = self._connection
         try:
-            if not self._journal.taken:
+            if not db.in_transaction:
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("BEGIN IMMEDIATE")
             is_expected = self.backlog_position is not None
-            self._bring_in()
-            self._is_hidden |= self._backlog.count > 0 and not is_expected
-            if not is_whole and not self._backlog.count:
+            is_end = self._steps is None and self._journal.is_enough  # that is a step of its own
+            if is_whole or not is_end:
+                self._bring_in(is_whole=is_whole)
+                if self._backlog.count:
+                    self._bring_in(is_whole=True)
+                self._is_hidden |= self._backlog.count > 0 and not is_expected
+            if not is_whole and not is_end and not self._backlog.count:
                 return
             self._finish()
             self._journal.clear()
@@ -382,7 +377,7 @@ class Store(Upkeep):
         try:
             db.execute("BEGIN IMMEDIATE")
             why = self.quarantine.fill(self._journal, self._write_in, self._outcomes.write)
-            self._journal.clear()
+            self._journal.clear(is_all=True)
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -391,7 +386,7 @@ class Store(Upkeep):
         finally:
             self._count()
             self.quarantine.look()
-        self._journal.cleared()
+        self._journal.cleared(is_all=True)
         if why:
             self._may_resume = False
             self._made_here.clear()
@@ -424,20 +419,36 @@ class Store(Upkeep):
         if self._backlog.count:
             return self._backlog.position
         journal = self._journal
-        return journal.pending[journal.taken].first_position() if are_many(journal.untaken_rows) else None
+        return journal.untaken[0].first_position() if are_many(journal.untaken_rows) else None
 
     @property
     def backlog_records(self) -> int:
         """How many slices of rows are on their way to their tables."""
         return self._backlog.count
 
-    def _bring_in(self) -> None:
-        """What is pending and not in its tables yet, in a transaction that has begun."""
+    def _bring_in(self, *, is_whole: bool) -> None:
+        """What is pending and not in its tables yet, in a transaction that has begun. Not ``is_whole``: a step of a
+        slice, and the rest of it only where another one has come behind it.
+        """
+        journal = self._journal
+        while self._steps is not None or (journal.untaken if is_whole else journal.has_slice):
+            if self._steps is None:
+                self._steps = self._slice()
+            for _ in self._steps:
+                if not is_whole and not journal.has_slice:
+                    return
+            self._steps = None
+            if not is_whole and journal.is_enough:
+                return
+
+    def _slice(self) -> Iterator[None]:
+        """What was not taken yet, a step at a time."""
         if self._writing is None:
             self._writing = Writing(self._connection, self._backlog)
         batch = self._journal.take()
-        self._writing.add(batch)
-        self._outcomes.write(batch.outcomes)
+        yield
+        yield from self._writing.steps(batch)
+        yield from self._outcomes.steps(batch.outcomes)
 
     def _finish(self) -> None:
         """What of all that goes to its place at the end of the transaction."""
@@ -458,7 +469,7 @@ class Store(Upkeep):
         self._backlog.look()
         self._journal.take_back()
         self.quarantine.look()
-        self._writing = None
+        self._writing = self._steps = None
 
     # -- from the backlog into the tables ------------------------------------------------------------------------
 
@@ -569,7 +580,7 @@ class Store(Upkeep):
         self._connection.execute("BEGIN")
         try:
             if self._journal.pending:
-                self._bring_in()
+                self._bring_in(is_whole=True)
                 self._finish()
             while self._backlog.count:
                 bring_in(self._connection, self._backlog)

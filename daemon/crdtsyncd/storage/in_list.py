@@ -6,6 +6,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 VALUES_MAX = 256
+STEP_ROWS = 8
+"""So many rows go to their table in one step: in some 0.05 ms."""
 _LENGTHS = (1, 4, 16, 64, VALUES_MAX)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from crdtsyncd.storage.in_list import VALUES_MAX, in_list
+from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
 
 from crdtsync.core.storage.interface import OutcomeRow
 
@@ -40,15 +40,24 @@ class Outcomes:
 
     def write(self, rows: Sequence[OutcomeRow]) -> None:
         """Store replies; each takes the place of what its client had in that slot. In the caller's transaction."""
+        for _ in self.steps(rows):
+            pass
+
+    def steps(self, rows: Sequence[OutcomeRow]) -> Iterator[None]:
+        """The same a step at a time, between which others may go first."""
         newest: dict[tuple[bytes, int], OutcomeRow] = {}
         for row in rows:
             newest.pop(row[:2], None)  # for its place is behind the others
             newest[row[:2]] = row
         for client, slots in groupby(sorted(newest), itemgetter(0)):
             self._count_earlier(client, [slot for _, slot in slots])
-        self._db.executemany(_PUT, newest.values())
-        self.rows += len(newest)
-        self.size_bytes += sum(ROW_BYTES + len(row.reply) for row in newest.values())
+        yield
+        new = [*newest.values()]
+        for start in range(0, len(new), STEP_ROWS):
+            self._db.executemany(_PUT, new[start : start + STEP_ROWS])
+            yield
+        self.rows += len(new)
+        self.size_bytes += ROW_BYTES * len(new) + sum([len(row.reply) for row in new])
         if rows:
             self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
 

@@ -94,7 +94,7 @@ class Upkeep(Reads):
 
     def _checkpoint(self, db: sqlite3.Connection, mode: str) -> tuple[int, int]:
         """How many frames the log has, and how many of them are in the database now; (0, -1): not done."""
-        if db is self._connection and self._journal.taken:
+        if db is self._connection and db.in_transaction:
             self.settle()  # a transaction is open, amid which SQLite moves nothing
         try:
             is_busy, frames, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

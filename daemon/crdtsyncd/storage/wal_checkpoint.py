@@ -17,8 +17,8 @@ WAL_REST_BYTES_MAX = 1024 * 1024
 WAL_BYTES_MAX = 64 * 1024 * 1024
 """Of the write-ahead log, when somebody who reads the database has kept that from happening, and
 the loop tries to empty it."""
-SETTLE_DELAY_S = 0.1
-"""How long rows stay in the journal alone when no more come; nobody waits for that."""
+SETTLE_DELAY_S = 0.25
+"""How long rows stay in the journal alone when few come; nobody waits for that."""
 WAL_LOOK_COMMITS = 8
 """The size of the write-ahead log is looked at once in so many commits: asking for it costs a system call."""
 WAL_PAUSE_BYTES = WAL_BYTES_MAX // 2
@@ -56,7 +56,6 @@ class WalCheckpoints:
         self._owner = owner
         self._checkpoint: asyncio.Task[None] | None = None
         self._settling: asyncio.Handle | None = None
-        self._settles_now = False
         self._slice: asyncio.Handle | None = None
         self._bringing: asyncio.Handle | None = None
         self._due_s = 0.0
@@ -128,20 +127,11 @@ class WalCheckpoints:
             self._checkpoint = None
 
     def _mind_journal(self) -> None:
-        """See to it that what was committed comes into its tables soon, and not within this turn.
-
-        At once if the journal is full: else the next commit does it, and whoever waits for that waits for this too.
-        """
+        """See to it that what was committed comes into its tables soon, a step behind each turn, and not within it."""
         store, loop = self._owner.store, asyncio.get_running_loop()
-        if store.is_settling_due and not self._settles_now:
-            self._settles_now = True
-            if self._settling is not None:
-                self._settling.cancel()
-            self._settling = loop.call_soon(self._settle)
-            return
         if self._settling is None and store.has_pending:
             self._settling = loop.call_later(SETTLE_DELAY_S, self._settle)
-        if self._slice is None and not self._settles_now:
+        if self._slice is None:
             self._slice = loop.call_soon(self._settle_some)
 
     def _settle_some(self) -> None:
@@ -149,14 +139,20 @@ class WalCheckpoints:
         if self._owner.is_over:
             return
         try:
-            self._owner.store.settle_some()
+            has_ended = self._owner.store.settle_some()
         except StorageError as error:
             self._owner.fail(error)
         except RowsRefused as error:
             self._owner.recover_rows(error)
+        else:
+            if has_ended and self._settling is not None:  # what came since is for the next one
+                self._settling.cancel()
+                self._settling = None
+                self._mind_journal()
+                self._mind_backlog()
 
     def _settle(self) -> None:
-        self._settling, self._settles_now = None, False
+        self._settling = None
         if self._owner.is_over:
             return
         try:

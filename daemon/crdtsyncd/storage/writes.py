@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
 from crdtsyncd.storage.backlog import Backlog
-from crdtsyncd.storage.in_list import VALUES_MAX, in_list
+from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET, is_there
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
@@ -82,6 +83,7 @@ DIRECT_BYTES_MAX = 2 * 1024 * 1024
 MARKED_TOGETHER_MIN = 32
 """So many rows that went by one operation are marked by one statement: in a third of the time of one by one."""
 _MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE"
+_MARK_ONE = f"{_MARK} row = ? AND position IS NULL"
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
 _MEND_VALUES = (
@@ -146,17 +148,23 @@ class Writing:
         """Put all rows of ``batch`` but the outcomes into their tables, or into the backlog those of entries, if they
         are many or others are in it.
         """
+        for _ in self.steps(batch):
+            pass
+
+    def steps(self, batch: Batch) -> Iterator[None]:
+        """The same a step at a time, between which others may go first."""
         is_whole = any(_UNSLICED(batch))
         if is_whole:  # what is about rows of a snapshot or an archive has to find them in their place
             while self.backlog.count:
                 bring_in(self.db, self.backlog)
         if any(_GOING(batch)):
             self._drop(batch)
-        self._insert(batch)
+        yield from self._insert(batch)
         if not is_whole and (self.backlog.count or self._is_large(batch)):
             self.backlog.put(batch)
         else:
-            self.put_entries(batch)
+            yield
+            yield from self._entry_steps(batch)
         for statement in _MEND_VALUES if batch.mended_values else ():
             self.db.executemany(statement, [(value, row) for row, value in batch.mended_values])
         if any(_TRIMMED(batch)):
@@ -202,11 +210,12 @@ class Writing:
         """Whether dead entries of an older format are still in a table of their own."""
         return is_there(self.db)
 
-    def _insert(self, batch: Batch) -> None:
+    def _insert(self, batch: Batch) -> Iterator[None]:
         for name, statement in _INSERTS:
             rows = getattr(batch, name)
-            if rows:
-                self.db.executemany(statement, rows)
+            for start in range(0, len(rows), STEP_ROWS):
+                self.db.executemany(statement, rows[start : start + STEP_ROWS])
+                yield
         self._clocks.update({space: hlc for hlc, space in batch.clocks})
         self._heads.update({(head.space, head.writer): head for head in _heads(batch)})
         for change in batch.changes:
@@ -220,32 +229,46 @@ class Writing:
 
     def put_entries(self, batch: Batch) -> None:
         """What was written, marks on what it superseded, and who did that."""
+        for _ in self._entry_steps(batch):
+            pass
+
+    def _entry_steps(self, batch: Batch) -> Iterator[None]:
         many = self.db.executemany
-        if batch.entries:
-            many(_INSERT_ENTRY, [_entry_row(row) for row in batch.entries])
-            long = [(row.row, row.value) for row in batch.entries if is_long(row.value)]
+        for start in range(0, len(batch.entries), STEP_ROWS):
+            some = batch.entries[start : start + STEP_ROWS]
+            many(_INSERT_ENTRY, [_entry_row(row) for row in some])
+            long = [(row.row, row.value) for row in some if is_long(row.value)]
             if long:
                 many(_INSERT_VALUE, long)
-        if batch.removed_rows:
-            self._mark(batch.removed_rows)
+            yield
+        yield from self._mark(batch.removed_rows)
         if batch.removals:
             before = self._number("SELECT MAX(id) FROM removals", ())
-            many(_INSERT_REMOVAL, batch.removals)
+            for start in range(0, len(batch.removals), STEP_ROWS):
+                many(_INSERT_REMOVAL, batch.removals[start : start + STEP_ROWS])
+                yield
             self._count_history("removals", REMOVAL_BYTES, "id > ?", (before,))
 
-    def _mark(self, removed_rows: list[RemovedRow]) -> None:
+    def _mark(self, removed_rows: list[RemovedRow]) -> Iterator[None]:
         """Mark entries as dead. One that is marked already keeps its mark."""
-        for start in range(0, len(removed_rows), VALUES_MAX):
-            some = removed_rows[start : start + VALUES_MAX]
+        for begin in range(0, len(removed_rows), VALUES_MAX):
+            some = removed_rows[begin : begin + VALUES_MAX]
             among, rows = in_list([removed.row for removed in some])
             self._count_history("entries", DEAD_BYTES, f"row {among} AND {_ALIVE}", rows)
+            yield
+            few: list[tuple[object, ...]] = []
             for death, group in groupby(some, itemgetter(slice(1, None))):
                 together = [removed.row for removed in group]
-                if len(together) >= MARKED_TOGETHER_MIN:
-                    among, rows = in_list(together)
-                    self.db.execute(f"{_MARK} row {among} AND {_ALIVE}", (*death, *rows))
-                else:
-                    self.db.executemany(f"{_MARK} row = ? AND {_ALIVE}", [(*death, row) for row in together])
+                if len(together) < MARKED_TOGETHER_MIN:
+                    few += [(*death, row) for row in together]
+                    continue
+                self.db.executemany(_MARK_ONE, few)
+                few.clear()
+                among, rows = in_list(together)
+                self.db.execute(f"{_MARK} row {among} AND {_ALIVE}", (*death, *rows))
+            for start in range(0, len(few), STEP_ROWS):
+                self.db.executemany(_MARK_ONE, few[start : start + STEP_ROWS])
+                yield
 
     def _number(self, statement: str, parameters: tuple[object, ...]) -> int:
         row = self.db.execute(statement, parameters).fetchone()
@@ -305,7 +328,8 @@ class Writing:
         for key, n, removes, position, time_ms in self.db.execute(later, (begin, space)).fetchall() if by_key else ():
             named = removes_of(removes)
             rows = [row for row, order in by_key.get(key, ()) if _names(named, order)]
-            self._mark([RemovedRow(row, position, time_ms, n, None) for row in rows])
+            for _ in self._mark([RemovedRow(row, position, time_ms, n, None) for row in rows]):
+                pass
 
     def _drop(self, batch: Batch) -> None:
         """What goes before anything new comes: a document or a snapshot that is dropped may come anew."""

@@ -22,7 +22,6 @@ KNOWN: dict[str, int] = {
     "clock_ignores_others": 0,
     "commit_loses_its_last_change": 39,
     "commits_are_not_flushed": 7,
-    "what_comes_while_a_transaction_is_open_is_settled": 18,
     "daemons_that_do_not_wait_for_what_a_session_has_seen": 26,
     "deletes_of_others_dropped": 1,
     "deps_omitted": 1,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from unittest import mock
 
-from crdtsyncd.storage import database, open_database
+from crdtsyncd.storage import database, open_database, retry_replies, writes
 from crdtsyncd.storage.database import Store
+from crdtsyncd.storage.journal import journal
 from crdtsyncd.storage.journal.file import JournalFile
 from crdtsyncd.storage.journal.journal import Journal
 from crdtsyncd.storage.retry_replies import Outcomes
@@ -47,17 +48,48 @@ def commits_are_not_flushed(patch: Patches):
     patch.setattr(JournalFile, "flush", unflushed)
 
 
+def short_transactions(patch: Patches) -> None:
+    """Rows come to their tables one at a time, and a transaction has few."""
+    patch.setattr(journal, "SLICE_CHANGES", 4)
+    patch.setattr(journal, "TRANSACTION_CHANGES", 8)
+    patch.setattr(writes, "STEP_ROWS", 1)
+    patch.setattr(retry_replies, "STEP_ROWS", 1)
+
+
 @fault("ought to hold", is_troubled=True)
-def what_comes_while_a_transaction_is_open_is_settled(patch: Patches):
-    """At its end the journal forgets what came since the last slice, and the tables have not got it."""
-    append = Journal.append
+def more_is_settled_than_was_taken(patch: Patches):
+    """At the end of a transaction the journal notes its newest record, and not the last that the tables have."""
+    short_transactions(patch)
+    clear, cleared = Journal.clear, Journal.cleared
+    patch.setattr(Journal, "clear", lambda self, *, is_all=False: clear(self, is_all=True))
+    patch.setattr(Journal, "cleared", lambda self, *, is_all=False: cleared(self, is_all=True))
 
-    def careless(self, row, batch):
-        append(self, row, batch)
-        if self.taken:
-            self.taken = len(self.pending)
 
-    patch.setattr(Journal, "append", careless)
+@fault("ought to", is_troubled=True)
+def a_slice_that_is_half_there_counts_as_whole(patch: Patches):
+    """A transaction ends amid a slice, and the rest of it never comes to its tables."""
+    short_transactions(patch)
+    bring_in = Store._bring_in
+
+    def hasty(self, *, is_whole):
+        if is_whole:
+            self._steps = None
+        bring_in(self, is_whole=is_whole)
+
+    patch.setattr(Store, "_bring_in", hasty)
+
+
+@fault("ought to", is_tight=True, is_troubled=True)
+def the_journal_is_written_over_too_early(patch: Patches):
+    """It begins at its start again although the tables have not got what stands there, or not on disk."""
+    patch.setattr(JournalFile, "has_room", lambda self, row: True)
+    write = JournalFile.write
+
+    def early(self, row):
+        self._may_start_over = True
+        write(self, row)
+
+    patch.setattr(JournalFile, "write", early)
 
 
 @fault("applied another change", keys=REGISTERS, is_troubled=True)
@@ -82,7 +114,7 @@ def the_journal_is_not_read_at_the_start(patch: Patches):
 @fault("for the second time", is_troubled=True)
 def outcomes_are_not_stored(patch: Patches):
     """After a restart a retried write is done again."""
-    patch.setattr(Outcomes, "write", lambda self, rows: None)
+    patch.setattr(Outcomes, "steps", lambda self, rows: iter(()))
 
 
 @fault("nodes had it on disk", keys=REGISTERS, is_troubled=True)

@@ -4,8 +4,8 @@ A write changes a dozen pages all over the tables: the log and its index, live s
 heads, sizes. Written and synced one by one they would be most of what a commit costs. So a commit appends its rows,
 packed, to a :mod:`file <crdtsyncd.storage.journal.file>` of its own, and that is what is synced; the tables follow for
 many commits in one transaction, where most of those pages are the same. It stays open meanwhile: a few rows come into
-it at a time, between the turns of others. At its end it notes which record is the last that the tables have. After a
-crash what the file holds beyond it is brought into the tables first of all.
+it at a time, between the turns of others. At its end it notes which record is the last that the tables have: newer ones
+are for the next transaction. After a crash what the file holds beyond it is brought into the tables first of all.
 
 (A write-ahead log on top of SQLite's own, which logs pages; the idea is that of every log-structured store.)
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from crdtsyncd.config.exit_status import UnfitData
 from crdtsyncd.storage.journal.file import JournalFile, State, unpacked_state
 
 from crdtsync.core.storage.interface import (
+    NOTHING,
     Batch,
     ChangeRow,
     DocumentUpdateRow,
@@ -35,13 +37,18 @@ from crdtsync.core.storage.interface import (
     RemovedRow,
 )
 
-PENDING_CHANGES_MAX = 512
-"""So many changes and commits are in an open transaction of the tables at most, and wait for its end: 0.5 to 1.5 ms.
+SLICE_CHANGES = 32
+"""So many changes and commits go into the open transaction together, in some seven steps of 0.1 ms."""
+TRANSACTION_CHANGES = 512
+"""With so many changes and commits in it an open transaction of the tables ends, once what was taken is there. That
+takes 0.5 ms.
 
 (With 256 the slowest write of a hundred takes up to twice as long: one in 128 waits for such an end.)
 """
+PENDING_CHANGES_MAX = 1024
+"""So many wait for the end of one at most."""
 PENDING_BYTES_MAX = 1024 * 1024
-"""Of the changes that wait for their place in the tables."""
+"""Of the changes that wait for that; at half of it the transaction ends."""
 BATCH_BYTES_MAX = 256 * 1024
 """Of a commit that goes to the journal. What is larger goes to the tables at once: it would be written twice for
 nothing."""
@@ -89,8 +96,9 @@ class Journal:
         self._newest = 0  # the number of the last record that is pending, or was
         self._has_table = False
         self.is_ready = False  # whether commits can be added
-        self.pending: list[Batch] = []
-        self.taken = 0  # of these, what an open transaction of the tables has; see :meth:`take`
+        self.pending: list[bytes] = []
+        self.untaken: list[Batch] = []  # of these, what no open transaction of the tables has; see :meth:`take`
+        self._coming = NOTHING  # what was taken last, of which some may not be there yet
         self.untaken_changes = 0
         self.untaken_rows = 0  # of entries, marks and removals
         self._pending_changes = 0
@@ -101,6 +109,18 @@ class Journal:
     def is_full(self) -> bool:
         """Whether as much waits as may."""
         return self._pending_changes >= PENDING_CHANGES_MAX or self._pending_bytes >= PENDING_BYTES_MAX
+
+    @property
+    def has_slice(self) -> bool:
+        """Whether so much was not taken yet that it is to be."""
+        untaken = self.untaken_changes
+        return untaken >= SLICE_CHANGES or (untaken > 0 and self._pending_bytes >= PENDING_BYTES_MAX // 2)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether so much was taken that the transaction is to end."""
+        taken = self._pending_changes - self.untaken_changes
+        return taken >= TRANSACTION_CHANGES or (taken > 0 and self._pending_bytes >= PENDING_BYTES_MAX // 2)
 
     @property
     def size_bytes(self) -> int:
@@ -147,7 +167,8 @@ class Journal:
         self._file.write(row)
         self._file.flush()
         self._newest = self._file.last
-        self.pending.append(batch)
+        self.pending.append(row)
+        self.untaken.append(batch)
         self.untaken_rows += batch.entry_rows()
         changes = 1 + len(batch.changes)
         self.untaken_changes += changes
@@ -166,13 +187,16 @@ class Journal:
         self._has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'journal'").fetchone() is not None
         found = db.execute("SELECT value FROM meta WHERE name = ?", (META_NAME,)).fetchone()
         self._state = None if found is None else unpacked_state(bytes(found[0]))
-        rows = self.rows()
+        self.pending = self.rows()
         try:
-            self.pending = [unpacked(row) for row in rows]
+            self._unpack()
         except Exception as error:  # noqa: BLE001  # whatever a broken row makes of it
-            self.pending = [Batch() for _ in rows]
+            self.untaken = [Batch() for _ in self.pending]
             self._unreadable = error
         return not self._file.is_given_up(self._state)
+
+    def _unpack(self) -> None:
+        self.untaken = [unpacked(row) for row in self.pending]
 
     def rows(self) -> list[bytes]:
         """The pending batches as they are on disk."""
@@ -183,50 +207,56 @@ class Journal:
         return rows
 
     def take(self) -> Batch:
-        """All that is pending and was not taken yet, as one batch: it is in the tables once they are committed.
+        """All that is pending and was not taken yet, as one batch: for the tables.
 
         :raises ValueError: one of them cannot be read.
         """
         if self._unreadable is not None:
             raise ValueError(f"a row of the journal cannot be read: {self._unreadable}")
-        taken = self.pending[self.taken :]
-        self.taken = len(self.pending)
+        taken, self.untaken = self.untaken, []
         self.untaken_changes = self.untaken_rows = 0
         if len(taken) == 1:
+            self._coming = taken[0]
             return taken[0]
-        batch = Batch()
-        for name in _NAMES:
-            rows = getattr(batch, name)
-            for each in taken:
-                rows.extend(getattr(each, name))
+        self._coming = batch = Batch()
+        for name, rows in zip(_NAMES, zip(*map(_rows_of, taken), strict=True), strict=True):
+            setattr(batch, name, [*chain.from_iterable(rows)])
         return batch
 
     def take_back(self) -> None:
         """The transaction was rolled back: nothing is taken."""
-        self.taken = 0
+        if self._unreadable is None and len(self.untaken) < len(self.pending):
+            self._unpack()
         self.untaken_changes = self._pending_changes
-        self.untaken_rows = sum(batch.entry_rows() for batch in self.pending)
+        self.untaken_rows = sum(batch.entry_rows() for batch in self.untaken)
 
     def value(self, row: int) -> bytes | None:
         """The value of an entry that is pending and in no table yet; None: that is none."""
-        found = (entry.value for batch in self.pending[self.taken :] for entry in batch.entries if entry.row == row)
-        return next(found, None)
+        batches = (*self.untaken, self._coming)
+        return next((entry.value for batch in batches for entry in batch.entries if entry.row == row), None)
 
     # -- into the tables -----------------------------------------------------------------------------------------------
 
-    def clear(self) -> None:
-        """Note in the caller's transaction that the tables have all that is pending; then :meth:`cleared`."""
+    def clear(self, *, is_all: bool = False) -> None:
+        """Note in the caller's transaction that the tables have what was taken, or that nothing of what is pending is
+        needed; then :meth:`cleared`.
+        """
         if self._has_table:
             self._db.execute("DROP TABLE journal")
         if self._state is not None:
-            self._write_state(self._state._replace(settled=self._newest))
+            self._write_state(self._state._replace(settled=self._newest - (0 if is_all else len(self.untaken))))
 
-    def cleared(self) -> None:
+    def cleared(self, *, is_all: bool = False) -> None:
         """That is committed."""
         self._has_table = False
+        if is_all:
+            self.untaken.clear()
+            self.untaken_changes = self.untaken_rows = 0
         if self._state is not None:
-            self._state = self._state._replace(settled=self._newest)
-        self._forget()
+            self._state = self._state._replace(settled=self._newest - len(self.untaken))
+        del self.pending[: len(self.pending) - len(self.untaken)]
+        self._pending_changes, self._pending_bytes = self.untaken_changes, sum(map(len, self.pending))
+        self._coming, self._unreadable = NOTHING, None
 
     def flush_tables(self) -> None:
         """Have on disk what the tables have. In no transaction of the caller's.
@@ -263,13 +293,9 @@ class Journal:
         """Forget everything, as the end of the process does; on disk it stays as it is."""
         self.is_ready = False
         self._file.close()
-        self._forget()
-
-    def _forget(self) -> None:
         self.pending.clear()
-        self._pending_changes = self._pending_bytes = 0
-        self.taken = self.untaken_changes = self.untaken_rows = 0
-        self._unreadable = None
+        self.untaken.clear()
+        self._pending_changes = self._pending_bytes = self.untaken_changes = self.untaken_rows = 0
 
     def _say(self, state: State) -> None:
         """Tell the database, at once and flushed."""

@@ -13,7 +13,7 @@ from re import sub
 
 import pytest
 from crdtsyncd.storage import schema
-from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, SLICE_CHANGES, Store
+from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, Store
 from crdtsyncd.storage.journal import file as journal_file
 from crdtsyncd.storage.journal import journal, quarantine
 from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
@@ -311,6 +311,12 @@ def rows_of_others(store: Store) -> int:
         return int(db.execute("SELECT COUNT(*) FROM changes").fetchone()[0])
 
 
+def settle_step_by_step(store: Store) -> None:
+    """As many steps as a slice has, and more."""
+    for _ in range(40):
+        store.settle_some()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_slices_and_their_end_leave_what_one_transaction_would(seed: int, tmp_path: Path) -> None:
     stores = [open_store(tmp_path / name) for name in ("slices", "at once")]
@@ -323,7 +329,7 @@ def test_slices_and_their_end_leave_what_one_transaction_would(seed: int, tmp_pa
             for store in stores:
                 store.commit(made)
             stores[0].settle_some()
-        assert stores[0]._journal.taken > 0
+        assert stores[0]._connection.in_transaction
         for store in stores:
             store.settle()
         assert dump(stores[0]) == dump(stores[1])
@@ -336,23 +342,65 @@ def test_slices_and_their_end_leave_what_one_transaction_would(seed: int, tmp_pa
 def test_a_slice_waits_for_enough_and_is_seen_by_nobody_else_before_the_end(store: Store) -> None:
     store.settle()
     before = rows_of_others(store)
-    for number in range(1, SLICE_CHANGES):
+    for number in range(1, journal.SLICE_CHANGES):
         store.commit(write(number))
         store.settle_some()
-        if store._journal.taken:
+        if store._connection.in_transaction:
             break
-    assert 1 < number < SLICE_CHANGES
+    assert 1 < number < journal.SLICE_CHANGES
     assert rows_of_others(store) == before
     assert store.settle()
     assert rows_of_others(store) == before + number
     assert synchronous(store) == FULL
 
 
+def test_a_transaction_ends_by_itself_and_leaves_what_came_since_to_the_next(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "SLICE_CHANGES", 8)
+    monkeypatch.setattr(journal, "TRANSACTION_CHANGES", 30)
+    left = []
+    for number in range(1, 100):
+        store.commit(write(number))
+        if not store.settle_some():
+            continue
+        left.append(number - rows_of_others(store))
+        shutil.copytree(store.data_dir, tmp_path / str(number) / "data")
+        copy = open_store(tmp_path / str(number))
+        try:
+            assert rows_of_others(copy) == number, "a kill at this moment takes nothing along"
+            assert counters(copy) == counters_by_sum(copy)
+        finally:
+            copy.close()
+    assert len(left) > 3
+    assert max(left) > 0
+    assert store.settle()
+    assert counters(store) == counters_by_sum(store)
+
+
+def test_a_value_is_found_wherever_it_is_on_its_way(store: Store) -> None:
+    steps = 0
+    for number in range(1, 60):
+        store.commit(write(number, value=bytes([number]) * 600))
+        store.settle_some()
+        steps += store._steps is not None
+        for earlier in range(max(1, number - 40), number + 1):
+            assert store.value(earlier) == bytes([earlier]) * 600
+    assert steps > 10
+
+
+def test_large_values_that_nobody_settles_come_to_their_tables(store: Store) -> None:
+    for number in range(1, 12):
+        store.commit(write(number, value=bytes(journal.PENDING_BYTES_MAX // 8)))
+        settle_step_by_step(store)
+    assert rows_of_others(store) > 5
+
+
 def test_who_is_killed_amid_a_transaction_finds_all_in_the_journal(store: Store, tmp_path: Path) -> None:
     for number in range(1, 30):
         store.commit(write(number))
         store.settle_some()
-    assert store._journal.taken > 0
+    assert store._connection.in_transaction
     shutil.copytree(store.data_dir, tmp_path / "copy" / "data")
     copy = open_store(tmp_path / "copy")
     try:
@@ -365,7 +413,7 @@ def test_what_goes_to_the_tables_at_once_comes_behind_the_slices(store: Store) -
     for number in range(1, 20):
         store.commit(write(number))
         store.settle_some()
-    assert store._journal.taken > 0
+    assert store._connection.in_transaction
     store.commit(write(20, value=bytes(journal.BATCH_BYTES_MAX)))
     assert not store.has_pending
     assert synchronous(store) == FULL
@@ -376,7 +424,7 @@ def test_a_checkpoint_ends_the_transaction_that_is_open(store: Store) -> None:
     for number in range(1, 20):
         store.commit(write(number))
         store.settle_some()
-    assert store._journal.taken > 0
+    assert store._connection.in_transaction
     assert store.finish_checkpoint()
     assert not store.has_pending
 
@@ -385,13 +433,12 @@ def test_a_slice_that_fits_into_no_table_goes_to_quarantine_with_all_after_it(st
     for number in range(1, 20):
         store.commit(write(number))
         store.settle_some()
-    taken = store._journal.taken
-    assert taken > 0
+    assert store._connection.in_transaction
     store.commit(write(19))  # its number is there
-    for number in range(20, 20 + SLICE_CHANGES):
+    for number in range(20, 20 + journal.SLICE_CHANGES):
         store.commit(write(number))
     with pytest.raises(RowsRefused):
-        store.settle_some()
+        settle_step_by_step(store)
     assert rows_of_others(store) == 19
     assert store.quarantine.count > 0
     assert synchronous(store) == FULL
@@ -401,7 +448,7 @@ def test_a_disk_that_fills_amid_a_transaction_takes_nothing_along(store: Store) 
     for number in range(1, 40):
         store.commit(write(number, value=bytes(400)))
         store.settle_some()
-    assert store._journal.taken > 0
+    assert store._connection.in_transaction
     (pages,) = store._one("PRAGMA page_count", ())
     store.settle()
     for number in range(40, 100):
@@ -409,7 +456,7 @@ def test_a_disk_that_fills_amid_a_transaction_takes_nothing_along(store: Store) 
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
         store.settle_some()
     assert not store.settle(), "there is no room for it"
-    assert store._journal.taken == 0
+    assert len(store._journal.untaken) == len(store._journal.pending)
     store.commit(write(100))
     store._connection.execute("PRAGMA max_page_count = 1000000")
     assert store.settle(), "there is room again"
