@@ -12,6 +12,25 @@ from collections.abc import Iterator, Sequence
 LINE_DIFFERENCES_MAX = 400
 CHARACTER_DIFFERENCES_MAX = 150
 
+LINES_MAX = 50_000
+"""Of the part of a text that differs; with more it is one block."""
+
+STEPS_MAX = 100_000
+"""Steps that comparing two texts may take, at 0.5 µs each; what is not compared by then is replaced as a whole."""
+
+_EQUAL_NEAR = 1000  # so many elements that are equal are gone through one by one
+_EQUAL_A_STEP = 8  # in the time of a step so many
+
+
+class Effort:
+    """How many steps are ``left`` of those that comparing two texts may take, in all of their blocks together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = STEPS_MAX) -> None:
+        self.left = left
+
+
 Edit = tuple[int, int, str]
 """``(start, end, replacement)`` of code points in the old text."""
 
@@ -21,8 +40,9 @@ def edits(old: str, new: str) -> list[Edit]:
     the first.
     """
     found: list[Edit] = []
-    for start, end, new_start, new_end in changed_lines(old, new):
-        for a, b, c, d in _narrow(old[start:end], new[new_start:new_end]):
+    effort = Effort()
+    for start, end, new_start, new_end in changed_lines(old, new, effort):
+        for a, b, c, d in _narrow(old[start:end], new[new_start:new_end], effort):
             found.append((start + a, start + b, new[new_start + c : new_start + d]))
     return found
 
@@ -31,7 +51,7 @@ Span = tuple[int, int, int, int]
 """``old[a:b]`` becomes ``new[c:d]``."""
 
 
-def changed_lines(old: str, new: str) -> Iterator[Span]:
+def changed_lines(old: str, new: str, effort: Effort | None = None) -> Iterator[Span]:
     """Changed blocks of whole lines, in code points."""
     prefix = common_prefix(old, new)
     prefix = old.rfind("\n", 0, prefix) + 1
@@ -39,14 +59,18 @@ def changed_lines(old: str, new: str) -> Iterator[Span]:
     if suffix and suffix < max(len(old), len(new)) - prefix:
         newline = old.find("\n", len(old) - suffix)
         suffix = len(old) - newline - 1 if newline >= 0 else 0
-    old_lines = old[prefix : len(old) - suffix].splitlines(keepends=True)
-    new_lines = new[prefix : len(new) - suffix].splitlines(keepends=True)
+    old_end, new_end = len(old) - suffix, len(new) - suffix
+    if max(_line_ends(old, prefix, old_end), _line_ends(new, prefix, new_end)) > LINES_MAX:
+        yield prefix, old_end, prefix, new_end
+        return
+    old_lines = old[prefix:old_end].splitlines(keepends=True)
+    new_lines = new[prefix:new_end].splitlines(keepends=True)
     old_starts, new_starts = _starts(prefix, old_lines), _starts(prefix, new_lines)
-    for a, b, c, d in changes(old_lines, new_lines, LINE_DIFFERENCES_MAX):
+    for a, b, c, d in changes(old_lines, new_lines, LINE_DIFFERENCES_MAX, effort):
         yield old_starts[a], old_starts[b], new_starts[c], new_starts[d]
 
 
-def _narrow(old: str, new: str) -> Iterator[Span]:
+def _narrow(old: str, new: str, effort: Effort) -> Iterator[Span]:
     """Changed characters within a block."""
     prefix = common_prefix(old, new)
     suffix = common_prefix(old[prefix:][::-1], new[prefix:][::-1])
@@ -54,8 +78,12 @@ def _narrow(old: str, new: str) -> Iterator[Span]:
     # What shares little is not the old text edited: replacing it whole reads better than keeping a letter here and
     # there.
     differences_max = min(CHARACTER_DIFFERENCES_MAX, max(4, (len(inner_old) + len(inner_new)) // 3))
-    for a, b, c, d in changes(inner_old, inner_new, differences_max):
+    for a, b, c, d in changes(inner_old, inner_new, differences_max, effort):
         yield prefix + a, prefix + b, prefix + c, prefix + d
+
+
+def _line_ends(text: str, start: int, end: int) -> int:
+    return sum(text.count(line_end, start, end) for line_end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def _starts(first: int, lines: Sequence[str]) -> list[int]:
@@ -65,7 +93,7 @@ def _starts(first: int, lines: Sequence[str]) -> list[int]:
     return starts
 
 
-def common_prefix(one: str, other: str) -> int:
+def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
     """Length of the common prefix, by bisection: comparing slices runs in C."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -77,13 +105,15 @@ def common_prefix(one: str, other: str) -> int:
     return low
 
 
-def changes(old: Sequence[str], new: Sequence[str], differences_max: int) -> Iterator[Span]:
-    """What changed between two sequences; all of it if there are more differences than allowed."""
+def changes(
+    old: Sequence[str], new: Sequence[str], differences_max: int, effort: Effort | None = None
+) -> Iterator[Span]:
+    """What changed between two sequences; all of it if there are more differences, or it takes more, than allowed."""
     if not old or not new:
         if old or new:
             yield 0, len(old), 0, len(new)
         return
-    trace = _forward(old, new, differences_max)
+    trace = _forward(old, new, differences_max, effort or Effort())
     if trace is None:
         yield 0, len(old), 0, len(new)
         return
@@ -94,20 +124,30 @@ def changes(old: Sequence[str], new: Sequence[str], differences_max: int) -> Ite
         a, c = x + length, y + length
 
 
-def _forward(old: Sequence[str], new: Sequence[str], differences_max: int) -> list[dict[int, int]] | None:
+def _forward(
+    old: Sequence[str], new: Sequence[str], differences_max: int, effort: Effort
+) -> list[dict[int, int]] | None:
     """Furthest x reached on each diagonal k = x - y, for each number of differences; None if they are too many."""
     furthest = {1: 0}
     trace: list[dict[int, int]] = []
     old_length, new_length = len(old), len(new)
     for differences in range(min(differences_max, old_length + new_length) + 1):
         trace.append(dict(furthest))
+        effort.left -= differences + 1
+        if effort.left < 0:
+            return None
         for k in range(-differences, differences + 1, 2):
-            x = _step(furthest, k, differences)
+            x = start = _step(furthest, k, differences)
             y = x - k
-            while x < old_length and y < new_length and old[x] == new[y]:
+            near = min(x + _EQUAL_NEAR, old_length, new_length + k)
+            while x < near and old[x] == new[y]:
                 x += 1
                 y += 1
+            if x == near:
+                x += common_prefix(old[x:], new[y:])
+                y = x - k
             furthest[k] = x
+            effort.left -= (x - start) // _EQUAL_A_STEP
             if x >= old_length and y >= new_length:
                 return trace
     return None

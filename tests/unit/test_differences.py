@@ -6,7 +6,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.differences import edits
+from crdtsync import differences
+from crdtsync.differences import STEPS_MAX, edits
 from tests.examples import examples
 
 texts = st.text(st.sampled_from("ab\né𝄞"), max_size=40) | st.text(max_size=30)
@@ -53,3 +54,22 @@ def test_large_texts_that_share_nothing_take_little_time():
     began = time.process_time()
     assert applied(old, edits(old, new)) == new
     assert time.process_time() - began < 5
+
+
+def test_all_blocks_that_differ_share_one_bound(monkeypatch):
+    """Each of them by itself may take 11,000 steps."""
+    rng = random.Random(3)
+    steps = 0
+    step = differences._step
+
+    def counted(*arguments):
+        nonlocal steps
+        steps += 1
+        return step(*arguments)
+
+    old = [[f"word {rng.randrange(1000)} " for _ in range(100)] for _ in range(100)]
+    new = [[word if number % 4 else word.upper() for number, word in enumerate(line)] for line in old]
+    one, other = ("".join("".join(line) + "\nthe same line\n" for line in lines) for lines in (old, new))
+    monkeypatch.setattr(differences, "_step", counted)
+    assert applied(one, edits(one, other)) == other
+    assert STEPS_MAX // 2 < steps < 2 * STEPS_MAX

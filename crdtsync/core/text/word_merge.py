@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from crdtsync.differences import Edit, changed_lines, changes
+from crdtsync.differences import Edit, Effort, changed_lines, changes, common_prefix
 
 WORD_DIFFERENCES_MAX = 400
 """Between two blocks of lines; beyond it they count as different from end to end."""
+
+STEPS_MAX = 40_000
+"""Steps that comparing two texts may take, at 0.5 µs each; blocks that are not compared by then count as different from
+end to end.
+"""
+
+WORDS_CHARS_MAX = 100_000
+"""Characters of all blocks that are compared by words; beyond it the same."""
+
+WORD_CHARS_MAX = 1000
+"""Words of more may be cut, in such blocks."""
 
 LINES_CHARS_MAX = 200
 """Where shorter blocks of lines say different things, both are kept as they are; of longer ones, what differs."""
@@ -27,7 +38,7 @@ def word_edits(old: str, new: str) -> list[Edit]:
 def union(texts: Sequence[str]) -> str:
     """One text with the content of all: what they have in common once, what only one has beside it.
 
-    ``union([union([a, b]), b])`` is ``union([a, b])``, within :data:`WORD_DIFFERENCES_MAX`.
+    ``union([union([a, b]), b])`` is ``union([a, b])``, within these bounds.
     """
     whole = ""
     for number, text in enumerate(texts):
@@ -54,7 +65,7 @@ def _beside(one: str, other: str) -> str:
 def _below(one: str, other: str) -> str:
     """The same where both are whole phrases: on lines of their own."""
     is_apart = not one or not other or one[-1].isspace() or other[0].isspace()
-    are_words = all(len(_TOKEN.findall(text)) <= 1 for text in (one, other))
+    are_words = all(not text or _TOKEN.fullmatch(text) for text in (one, other))
     return _beside(one, other) if is_apart or are_words else f"{one}\n{other}"
 
 
@@ -63,15 +74,42 @@ def _changes(old: str, new: str, readable: bool = False) -> _Spans:
     words of one here and there among those of the other.
     """
     found: _Spans = []
-    for start, end, first, last in changed_lines(old, new):
+    effort, chars_left = Effort(STEPS_MAX), WORDS_CHARS_MAX
+    for start, end, first, last in changed_lines(old, new, effort):
+        chars_left -= end - start + last - first
+        if chars_left < 0:
+            found.append(_trimmed(old, new, start, end, first, last))
+            continue
         old_words, new_words = _TOKEN.findall(old[start:end]), _TOKEN.findall(new[first:last])
-        spans = list(changes(old_words, new_words, WORD_DIFFERENCES_MAX))
+        spans = list(changes(old_words, new_words, WORD_DIFFERENCES_MAX, effort))
         if readable and _are_two(old_words, new_words, spans):
             found.append((start, end, first, last))
             continue
         old_at, new_at = _offsets(start, old_words), _offsets(first, new_words)
         found += [(old_at[a], old_at[b], new_at[c], new_at[d]) for a, b, c, d in spans]
     return found
+
+
+def _trimmed(old: str, new: str, start: int, end: int, first: int, last: int) -> tuple[int, int, int, int]:
+    """What differs of a long block, from end to end, but for what is the same at its beginning and at its end."""
+    same = common_prefix(old[start:end], new[first:last])
+    for _ in range(WORD_CHARS_MAX):
+        if not same or not (_is_in_word(old, start + same) or _is_in_word(new, first + same)):
+            break
+        same -= 1
+    start, first = start + same, first + same
+    same = common_prefix(old[start:end][::-1], new[first:last][::-1])
+    for _ in range(WORD_CHARS_MAX):
+        if not same or not (_is_in_word(old, end - same) or _is_in_word(new, last - same)):
+            break
+        same -= 1
+    return start, end - same, first, last - same
+
+
+def _is_in_word(text: str, at: int) -> bool:
+    """Whether a word goes on here."""
+    token = _TOKEN.match(text, at - 1, at + 1) if at else None
+    return token is not None and token.end() > at
 
 
 def _are_two(old: Sequence[str], new: Sequence[str], spans: _Spans) -> bool:
