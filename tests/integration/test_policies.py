@@ -357,6 +357,7 @@ def test_what_is_written_under_the_new_schema_is_not_migrated(crdtsync: Shell) -
     run.ok("schema", "set", "plan/*", "--version", "2", "--json-schema", "-", stdin='{"type": "object"}')
     run.ok("set", "plan/1", '{"title": "new"}')
     run.ok("set", "plan/2", '{"title": "new"}')
+    run.ok("schema", "set", "plan/*", "--version", "2", "--json-schema", "-", "--ttl", "7d", stdin='{"type": "object"}')
     code = "import json, sys; print(json.dumps({'title': json.load(sys.stdin).get('name')}))"
     migrated = run.ok("schema", "migrate", "plan/*", "--", sys.executable, "-c", code)
     assert migrated.startswith("1 migrated to version 2, 2 were there")

@@ -127,10 +127,10 @@ class AsyncCoordinationMethods(AsyncMethods):
         """Put a task for the workers of all hosts; durable as :meth:`set`: with ``w=2`` it outlives this host's disk.
 
         ``input`` is what its worker gets. Workers of ``role`` alone take it, those of higher ``priority`` first, not
-        before ``delay``, and when the tasks in ``after`` (a key, or several) are done. An attempt that fails is
-        repeated after ``backoff``, which doubles each time, until ``attempts`` are used up; then the task has
-        ``failed``, and waits for somebody to look at it: :meth:`retry_task`. A task is a register: who sets its key
-        replaces it.
+        before ``delay`` (by this host's clock), and when the tasks in ``after`` (a key, or several) are done. An
+        attempt that fails is repeated after ``backoff``, which doubles each time, until ``attempts`` are used up; then
+        the task has ``failed``, and waits for somebody to look at it: :meth:`retry_task`. A task is a register: who
+        sets its key replaces it.
 
         :raises VersionMismatch: there is something under ``key``.
         :raises TooLarge: ``input`` leaves no room for what its worker has to say.

@@ -30,6 +30,8 @@ JSON_BYTES_MAX = 1024 * 1024
 REFUSE = "refuse"
 WRITERS_MAX = 64
 """Writers that a schema may name"""
+SINCE = "since"
+"""The version of a schema, and when it was declared first, where it was declared again with other rules."""
 SCHEMAS_MAX = 1000
 """Schemas of a space when one more is set; merging takes what others have set."""
 
@@ -51,13 +53,17 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
     if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
         raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
     check_new_pattern(pattern)
-    plain = {**({} if before is None else before.plain), **_declared(args), **_rules(args)}
-    plain = {name: said for name, said in plain.items() if said is not None}
+    there = {} if before is None else {name: said for name, said in before.plain.items() if name != SINCE}
+    plain = {name: said for name, said in {**there, **_declared(args), **_rules(args)}.items() if said is not None}
     _check_version(before, plain)
     others = sum(len(schema.rules.json or b"") for schema in draft.replica.schemas.all() if schema.rules is not None)
     if "json" in plain and others + len(plain["json"]) > JSON_BYTES_MAX:
         raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
-    if before is None or plain != before.plain or len(held) > 1:
+    if plain != there or len(held) > 1:
+        if before is not None and plain.get("version", 0) == there.get("version"):
+            since = before.plain.get(SINCE)
+            is_known = type(since) is list and since[:1] == [plain["version"]]
+            plain[SINCE] = since if is_known else [plain["version"], hlc_ms(held[-1].hlc)]
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)
         draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), gone, None))

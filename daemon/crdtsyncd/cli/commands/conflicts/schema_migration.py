@@ -77,9 +77,9 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
     PATTERN has a schema with a version. CMD finds the value of one key as JSON on its stdin, and prints the new one. It
     is written only if nothing else was written meanwhile, and carries the version in its meta. So a migration that was
     cut off goes on where it was when it is run again, and does nothing when all is done. Keys whose value was migrated,
-    or was written since the schema was declared and fits, are passed over, and so are those that are no registers, have
-    siblings, or belong to a more specific pattern: the last line says how many. If CMD fails, or prints what does not
-    fit, it ends there, with the key's name.
+    or was written since this version was declared and fits, are passed over, and so are those that are no registers,
+    have siblings, or belong to a more specific pattern: the last line says how many. If CMD fails, or prints what does
+    not fit, it ends there, with the key's name.
 
     \b
     Examples:
@@ -187,8 +187,13 @@ class DeclaredSchemas:
         return schema.version, declared.text if declared.is_exact else declared.prefix
 
     def follows(self, entry: Entry) -> bool:
-        """Whether a value was written since its schema was declared, and fits: commands say no version."""
-        declared = self._declared[self.pattern_of(entry.key)].time
+        """Whether a value was written since the version was declared first, and fits: commands say no version."""
+        schema = self._declared[self.pattern_of(entry.key)]
+        match schema.fields.get("since"):  # it was declared again, with other rules
+            case [version, int(ms)] if version == schema.version:
+                declared: datetime | None = datetime.fromtimestamp(ms / 1000, UTC)
+            case _:
+                declared = schema.time
         is_later = entry.time is not None and declared is not None and entry.time >= declared
         return is_later and not any(self.of_value(entry.key, entry.value))
 

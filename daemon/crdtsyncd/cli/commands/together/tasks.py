@@ -49,7 +49,7 @@ def task() -> None:
 @string_option
 @role_option
 @click.option("--priority", metavar="N", type=int, default=0, help="Higher ones go first.")
-@click.option("--delay", metavar="DURATION", type=DURATION, help="Not before so long from now.")
+@click.option("--delay", metavar="DURATION", type=DURATION, help="Not before so long from now, by this host's clock.")
 @click.option(
     "--after-task", "after_tasks", metavar="KEY", type=KEY, multiple=True, help="Not before this one is done."
 )

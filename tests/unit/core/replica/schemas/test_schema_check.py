@@ -147,6 +147,21 @@ def test_a_writer_of_an_older_version_is_told_to_upgrade() -> None:
     declare(site, "k", version=3)
 
 
+def test_a_version_that_is_declared_again_with_other_rules_says_since_when_it_is_there() -> None:
+    (site,) = sites("a")
+
+    def declared(**rules: Any) -> Any:
+        declare(site, "k", **rules)
+        (found,) = site.replica.schemas.all()
+        return found.plain.get("since")
+
+    assert declared(version=2) is None
+    first = declared(version=2, ttl=5000)
+    assert first[0] == 2
+    assert declared(version=2, ttl=5000) == declared(version=2) == first
+    assert declared(version=3) is None, "that is another version"
+
+
 # -- what is declared -------------------------------------------------------------------------------------------
 
 
