@@ -180,16 +180,18 @@ def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_pa
     assert shell.ok("work", "tasks/**", "--drain", "--", "true") == "tasks/1: done"
 
 
-def test_an_interrupt_of_the_terminal_goes_to_the_worker_which_ends_all_that_its_command_has_started(
-    daemon: Daemon, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_the_terminal_says_goes_to_the_worker_which_ends_all_that_its_command_has_started(
+    daemon: Daemon, tmp_path: Path, number: signal.Signals
 ):
     shell = Shell(daemon.socket, tmp_path)
     shell.ok("task", "put", "tasks/1", "1", "--attempts", "1")
     script = "echo $$ >&2; sleep 600; echo late"  # the shell waits for another process, which holds its stdout open
     with shell.start("work", "tasks/**", "--", "sh", "-c", script) as run:
         assert run.process.stderr is not None
-        assert os.getpgid(int(run.process.stderr.readline())) != os.getpgid(run.process.pid)
-        run.process.send_signal(signal.SIGINT)
+        command = int(run.process.stderr.readline())
+        assert os.getsid(command) == command, "it has no terminal to wait for"
+        run.process.send_signal(number)
         assert (run.line(), run.process.wait()) == ("tasks/1: given back\n", 0)
 
 

@@ -50,8 +50,8 @@ class Child:
     """One run of a command; with ``content`` on its stdin, its stdout is in ``output`` at the end. ``is_late``: it was
     ended since it took too long.
 
-    One with ``content`` is the first of a process group: Ctrl-C of a terminal goes to whoever started it alone, who
-    ends it, with all that it has started itself.
+    One with ``content`` is the first of a session: Ctrl-C of a terminal goes to whoever started it alone, who ends it,
+    with all that it has started itself. One that asks on the terminal fails, for it has none.
     """
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], content: bytes | None = None) -> None:
@@ -61,7 +61,7 @@ class Child:
                 env={**os.environ, **variables},
                 stdin=None if content is None else subprocess.PIPE,
                 stdout=None if content is None else subprocess.PIPE,
-                process_group=None if content is None else 0,
+                start_new_session=content is not None,
                 preexec_fn=end_with_parent,  # noqa: PLW1509  # one call of the system, made ready before the fork
             )
         except FileNotFoundError:
@@ -115,8 +115,9 @@ def until_told(run: Callable[[], Result], end: Callable[[int], object]) -> Resul
     with told, teller:
         teller.setblocking(False)
         signal.set_wakeup_fd(teller.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # its number is a byte for ``told``
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, lambda *_: None)  # its number is a byte for ``told``
         try:
             with ThreadPoolExecutor(1) as pool:
                 future = pool.submit(run)
