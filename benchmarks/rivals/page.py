@@ -108,8 +108,11 @@ def _targets(found: Found) -> str:
         if measured is None:
             lines.append(f"| {target.name} | {limit} | not in this run | |")
             continue
-        is_met = target.is_met(measured)
-        lines.append(f"| {target.name} | {limit} | {target.shown(measured)} | {'met' if is_met else '**missed**'} |")
+        is_met, floor = target.is_met(measured), target.of_floor(found)
+        verdict = "met" if is_met else "**missed**"
+        if not is_met and floor is not None and not target.is_met(floor):
+            verdict = f"below the floor, a bare server: {target.shown(floor)}"
+        lines.append(f"| {target.name} | {limit} | {target.shown(measured)} | {verdict} |")
         if not is_met and target.note:
             notes.setdefault(target.note, []).append(target.name)
     missed = [f"- **{'; '.join(names)}**: {note}" for note, names in notes.items()]

@@ -28,11 +28,20 @@ class Target(NamedTuple):
 
     def measured(self, found: Found) -> float | None:
         """The ratio, or the figure; None: not measured."""
-        ours = _value(found, self.ours)
-        if self.theirs is None or ours is None:
-            return ours
+        return self._of(found, self.ours)
+
+    def of_floor(self, found: Found) -> float | None:
+        """The same for a bare server; None: none was measured, or it is what this is beside."""
+        figure, _ = self.ours
+        floor = next((name for name in (BARE, BARE_PAIR) if name in found.get(figure, {})), None)
+        return None if floor is None or (figure, floor) == self.theirs else self._of(found, (figure, floor))
+
+    def _of(self, found: Found, place: tuple[Figure, str]) -> float | None:
+        value = _value(found, place)
+        if self.theirs is None or value is None:
+            return value
         theirs = _value(found, self.theirs)
-        return ours / theirs if theirs else None
+        return value / theirs if theirs else None
 
     def is_met(self, measured: float) -> bool:
         """Whether that is good enough."""
@@ -64,8 +73,9 @@ _IN_FLIGHT = (
     "replaces, makes a change with two hashes, keeps history and an outcome. Redis does the bare work in C."
 )
 _EVENT = (
-    "An event waits for two commits on two hosts, one after the other, and so do two bare servers. When the event of "
-    "y-websocket comes, nothing is on disk."
+    "Of 880 µs (busy machine, real-time priority; two bare servers: 440) the two flushes take 270, and sockets and "
+    "clients 250. The rest is Python, 150 µs at the writer's host and 200 at the other. It runs once in a millisecond, "
+    "and so the processor's caches are cold: a change is decoded in 18 µs, and once more in 9."
 )
 _RESTART = (
     "Most of it is Python: the interpreter and the imports. Under systemd the socket is passed on, so agents wait "

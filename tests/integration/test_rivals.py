@@ -116,6 +116,8 @@ def test_the_page_tells_each_target_with_its_ratio_and_why_it_is_missed() -> Non
         large.restart_of(large.MOST): {"crdtsync": 6.25},
         measures.APPENDS_RATE: {"crdtsync": 30_000.0},
         measures.LOST_BY_KILL: {"crdtsync": 0.0, "Redis always": 0.0},
+        measures.DISTANCE_P50: {"crdtsync, two daemons": 900.0, "y-websocket": 250.0, floors.BareLine.name: 450.0},
+        measures.WRITES: {"crdtsync": 8000.0, "Redis always": 16_000.0, floors.Bare.name: 24_000.0},
     }
     text = page.text(found, page.Run(3, 500, busiest=0.04), [])
     assert "| durable write, one client | ≤ 1× | 1.3× | **missed** |" in text
@@ -124,6 +126,10 @@ def test_the_page_tells_each_target_with_its_ratio_and_why_it_is_missed() -> Non
     assert "| restart to first read, 1,000,000 keys | ≤ 5 s | 6.25 s | **missed** |" in text
     assert "| catch-up of appends | ≥ 25,000 changes/s | 30,000 changes/s | met |" in text
     assert "| acknowledged writes lost by kill -9 | ≤ 0 writes | 0 writes | met |" in text
+    assert "| write to event over two hosts, beside two bare servers | ≤ 1.3× | 2× | **missed** |" in text
+    beside = "| write to event over two hosts, beside y-websocket | ≤ 1.5× | 3.6× "
+    assert f"{beside}| below the floor, a bare server: 1.8× |" in text
+    assert "| durable writes a second, 16 in flight | ≥ 1× | 0.5× | **missed** |" in text
     assert "- **durable write, one client**: Floor" in text
     assert "| catch-up after 20,000 missed appends | 30,000 | changes/s |" in text
     less = command.shortened(command.Options(keys=1500, overwrites=0))
