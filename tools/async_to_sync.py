@@ -48,7 +48,10 @@ RULES = [
     (r"\bawait ", ""),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
     (r"\banext\(", "next("),
-    (r"\ba(copy_thread|delete_for_runs|delete_thread|get_tuple|list|prune|put|put_writes)\b", r"\1"),  # LangGraph's
+    (  # LangGraph's
+        r"\ba(copy_thread|delete_for_runs|delete_thread|get_delta_channel_history|get_tuple|list|prune|put|put_writes)\b",
+        r"\1",
+    ),
     (r"\ba(embed_documents|embed_query)\b", r"\1"),  # also
     (r"\ba(branches|get_state|merge_branch|update_state)\b", r"\1"),  # also
     (r"\bAsync([A-Z])", r"\1"),

@@ -203,18 +203,26 @@ def pydantic_ai(socket: str | None) -> tuple[Write, Show]:
     return write, show
 
 
-class Steps(TypedDict):
-    steps: Annotated[list[str], operator.add]
-
-
 def langgraph_saver(socket: str | None) -> tuple[Write, Show]:
+    return _steps(socket, operator.add)
+
+
+def langgraph_delta(socket: str | None) -> tuple[Write, Show]:
+    """The same with a channel of which a checkpoint stores what was added alone."""
+    from langgraph.channels import DeltaChannel
+
+    return _steps(socket, DeltaChannel(lambda old, new: [*old, *(step for each in new for step in each)]))
+
+
+def _steps(socket: str | None, reducer: object) -> tuple[Write, Show]:
     """Each thing is a step of one thread, whose branches are merged after each."""
     from langgraph.graph import START, StateGraph
 
     from crdtsync.adapters.langgraph import CrdtSaver
 
     saver = CrdtSaver(socket)
-    builder = StateGraph(Steps)
+    steps = {"steps": Annotated[list[str], reducer]}
+    builder = StateGraph(TypedDict("Steps", steps))  # type: ignore[operator]  # mypy knows none that is made while it runs
     builder.add_node("work", lambda state: {})
     builder.add_edge(START, "work")
     graph = builder.compile(checkpointer=saver)

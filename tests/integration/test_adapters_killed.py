@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900
 KINDS = {
     "openai_session": "openai-agents", "openai_branches": "openai-agents", "google_adk": "google-adk",
     "crewai": "crewai", "agent_framework": "agent-framework", "llama_index": "llama-index",
-    "pydantic_ai": "pydantic-ai", "langgraph_saver": "langgraph", "langgraph_store": "langgraph",
+    "pydantic_ai": "pydantic-ai", "langgraph_saver": "langgraph", "langgraph_delta": "langgraph",
+    "langgraph_store": "langgraph",
 }  # fmt: skip
 WRITERS = Path(__file__).with_name("adapter_writers.py")
 ROUND = 5

@@ -1,6 +1,7 @@
 """Which keys a checkpoint is made of.
 
-    langgraph/checkpoints/THREAD/NAMESPACE/ID      what LangGraph says of it, and which versions of channels it has
+    langgraph/checkpoints/THREAD/NAMESPACE/ID      what LangGraph says of it, which versions of channels it has, and
+                                                   what it took in of delta channels
     langgraph/values/THREAD/NAMESPACE/CHANNEL/VERSION
     langgraph/writes/THREAD/NAMESPACE/ID/TASK/INDEX   what tasks have written after it
     langgraph/parts/THREAD/NAMESPACE/DIGEST.NUMBER    of records that are too long for a key
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, DeltaChannelHistory
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
 CHECKPOINTS, VALUES, WRITES, PARTS = "checkpoints", "values", "writes", "parts"
@@ -40,9 +41,12 @@ KINDS = (CHECKPOINTS, WRITES, VALUES, PARTS)
 
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_OVERHEAD = 300  # of one value, in memory
+FORGOTTEN_MAX = 10_000
 _OWN_VERSION = re.compile(r"/\d{10}\.[0-9a-f]{12}$")
 
 Typed = tuple[str, bytes]
+Taken = tuple[str, str, str, bytes]
+"""What a task has written: its id, the channel, and the value as it was encoded."""
 
 _FIXED = frozenset((NoneType, bool, int, float, str, bytes))
 """Types of values that nobody can change, so one serves all who read it."""
@@ -60,6 +64,13 @@ class Record(NamedTuple):
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
     value_keys: Mapping[str, str]  # where the values are, by channel
+    took: Sequence[Taken] | None  # what it took in of its delta channels' writes; None: whatever its parent has
+
+
+class Found(CheckpointTuple):
+    """A checkpoint as LangGraph takes it, and what it took in."""
+
+    took: Sequence[Taken] | None = None
 
 
 def place_of(config: RunnableConfig) -> tuple[str, str]:
@@ -107,6 +118,7 @@ class Layout:
         self._keys = Keys(prefix)
         self._redact = redact
         self.kept = Kept()
+        self.written = Written()
         self._before: tuple[tuple[str, str], dict[str, str | float], dict[str, str]] = ("", ""), {}, {}
         self.key = self._keys.key
         self.below = self._keys.below
@@ -141,7 +153,12 @@ class Layout:
             said = serde.loads_typed(self._encoded(serde, said))
         rest = {name: field for name, field in checkpoint.items() if name != "channel_values"}
         channels = [channel for channel in checkpoint["channel_versions"] if channel in values]
-        kind, data = serde.dumps_typed({"checkpoint": rest, "metadata": said, "channels": channels})
+        parent = config["configurable"].get("checkpoint_id")
+        record = {"checkpoint": rest, "metadata": said, "channels": channels}
+        if parent and (deltas := set(metadata.get("counters_since_delta_snapshot") or ()) - values.keys()):
+            record["took"] = self.written.of((thread, namespace, parent), deltas)
+        self.written.begin(thread, namespace, checkpoint["id"])
+        kind, data = serde.dumps_typed(record)
         run = said.get("run_id")
         yield from pack(
             self.key(CHECKPOINTS, thread, namespace, checkpoint["id"]),
@@ -149,7 +166,7 @@ class Layout:
             data,
             meta={"run_id": run} if isinstance(run, str) else None,
             type=kind,
-            parent=config["configurable"].get("checkpoint_id"),
+            parent=parent,
         )
 
     def put_writes(
@@ -166,6 +183,8 @@ class Layout:
         for place, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, place)
             kind, data = self._encoded(serde, value, channel)
+            order = task_path, task_id, index
+            self.written.add((thread, namespace, checkpoint_id), order, (task_id, channel, kind, data), is_own=True)
             yield from pack(
                 self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
                 self.parts(thread, namespace),
@@ -237,22 +256,29 @@ class Layout:
             thread, namespace, checkpoint_id = self.names(key)
             versions = said["checkpoint"]["channel_versions"]
             values = self._value_keys(thread, namespace, {each: versions[each] for each in said["channels"]})
+            took = None if said.get("took") is None else [_taken(*each) for each in said["took"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DamagedCheckpoint(f"{key} says nothing of a checkpoint: {error!r}") from error
-        return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values)
+        return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values, took)
 
-    def pending(self, serde: SerializerProtocol, keys: Iterable[str], stored: Mapping[str, Any]) -> list[Any]:
+    def pending(self, serde: SerializerProtocol, record: Record, stored: Mapping[str, Any]) -> list[Any]:
         """What tasks have written after a checkpoint, in the order in which LangGraph applies it.
 
         :raises DamagedCheckpoint: a write is not there, or not whole.
         """
         found = []
-        for key in keys:
-            value = self.loads(serde, key, stored)
+        place = record.thread, record.namespace, record.id
+        self.written.begin(*place)
+        below = self.below(WRITES, *place)
+        for key in [key for key in stored if key.startswith(below)]:
+            typed = self.typed(key, stored)
+            value = decoded(serde, key, typed)
             head = stored[key]
             try:
                 task_id, index = self.names(key)[3:]
-                found.append(((str(head["path"]), task_id, int(index)), (task_id, head["channel"], value)))
+                order = str(head["path"]), task_id, int(index)
+                found.append((order, (task_id, head["channel"], value)))
+                self.written.add(place, order, (task_id, head["channel"], *typed), is_own=False)
             except (KeyError, ValueError) as error:
                 raise DamagedCheckpoint(f"{key} says nothing of a task: {error!r}") from error
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
@@ -260,13 +286,72 @@ class Layout:
     def tuple_of(self, record: Record, values: dict[str, Any], pending: list[Any]) -> CheckpointTuple:
         """A checkpoint as LangGraph takes it."""
         place = record.thread, record.namespace
-        return CheckpointTuple(
+        found = Found(
             config=config_of(*place, record.id),
             checkpoint={**record.checkpoint, "channel_values": values},
             metadata=record.metadata,
             parent_config=config_of(*place, record.parent) if record.parent else None,
             pending_writes=pending,
         )
+        found.took = record.took
+        return found
+
+
+class Written:
+    """What tasks have written after the checkpoints that this process has gone on from lately.
+
+    Two hosts that go on from one checkpoint give their tasks the same names there, so of what both have written only
+    one is found. Most channels do not mind: a checkpoint names their values. A delta channel is rebuilt from what was
+    written, so a checkpoint also says itself what it took in.
+    """
+
+    def __init__(self) -> None:
+        self._after: OrderedDict[tuple[str, ...], dict[tuple[str, str, int], Taken]] = OrderedDict()
+        self._forgotten: OrderedDict[tuple[str, ...], None] = OrderedDict()  # else they would seem to begin anew
+        self._bytes = 0
+        self._lock = Lock()
+
+    def begin(self, *checkpoint: str) -> None:
+        """A checkpoint was made or read: what is added to it is all that there is."""
+        with self._lock:
+            self._known(checkpoint)
+
+    def add(self, checkpoint: tuple[str, ...], order: tuple[str, str, int], write: Taken, *, is_own: bool) -> None:
+        """Something was written: by this process, in the place of what it has read there, or by another one."""
+        with self._lock:
+            known = self._known(checkpoint)
+            if known is not None and (is_own or order not in known):
+                self._bytes += _size(write) - (_size(known[order]) if order in known else 0)
+                known[order] = write
+
+    def _known(self, checkpoint: tuple[str, ...]) -> dict[tuple[str, str, int], Taken] | None:
+        if checkpoint in self._forgotten:
+            return None
+        if checkpoint not in self._after:
+            self._after[checkpoint] = {}
+            self._bytes += KEPT_OVERHEAD
+        self._after.move_to_end(checkpoint)
+        while self._bytes > KEPT_BYTES and len(self._after) > 1:
+            oldest, gone = self._after.popitem(last=False)
+            self._bytes -= sum(map(_size, gone.values()), KEPT_OVERHEAD)
+            self._forgotten[oldest] = None
+            if len(self._forgotten) > FORGOTTEN_MAX:
+                self._forgotten.popitem(last=False)
+        return self._after[checkpoint]
+
+    def of(self, checkpoint: tuple[str, ...], channels: set[str]) -> list[Taken] | None:
+        """All that was written to these channels, in LangGraph's order; None: that is no longer known."""
+        with self._lock:
+            known = self._after.get(checkpoint)
+            return None if known is None else [known[order] for order in sorted(known) if known[order][1] in channels]
+
+
+def _taken(task: object, channel: object, kind: object, data: bytes) -> Taken:
+    return str(task), str(channel), str(kind), bytes(data)
+
+
+def _size(write: Taken) -> int:
+    return len(write[3]) + KEPT_OVERHEAD
 
 
 class Kept:
@@ -376,6 +461,34 @@ class Values:
             self._held[key] = typed, value if is_fixed else _CHANGING
             self._layout.kept.add(key, *self._held[key])
         return value
+
+
+class Histories:
+    """What delta channels are rebuilt from, as LangGraph's own savers tell it: found from the newest one back."""
+
+    def __init__(self, channels: Sequence[str]) -> None:
+        self.left = set(channels)
+        self._found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+
+    def add(self, serde: SerializerProtocol, after: CheckpointTuple, before: CheckpointTuple) -> None:
+        """One more checkpoint, ``before``, and what the one that goes on from it took in."""
+        took = after.took if isinstance(after, Found) else None
+        if took is None:
+            writes = before.pending_writes or []
+        else:
+            name = after.config["configurable"]["checkpoint_id"]
+            writes = [(task, channel, decoded(serde, name, (kind, data))) for task, channel, kind, data in took]
+        values = before.checkpoint["channel_values"]
+        for channel in sorted(self.left):
+            found = self._found[channel]
+            found["writes"] = [*(write for write in writes if write[1] == channel), *found["writes"]]
+            if channel in values:
+                found["seed"] = values[channel]
+                self.left.discard(channel)
+
+    def found(self) -> Mapping[str, DeltaChannelHistory]:
+        """All that was found, by channel."""
+        return self._found
 
 
 def decoded(serde: SerializerProtocol, key: str, typed: tuple[str, bytes]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
 
 
 class CallsInThreads(BaseCheckpointSaver[str]):
@@ -25,6 +31,12 @@ class CallsInThreads(BaseCheckpointSaver[str]):
         """As ``get_tuple``."""
         found: CheckpointTuple | None = await to_thread(self.get_tuple, config)
         return found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As ``get_delta_channel_history``."""
+        return await to_thread(self.get_delta_channel_history, config=config, channels=channels)
 
     async def alist(
         self,

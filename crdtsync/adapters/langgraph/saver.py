@@ -21,6 +21,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
     PARTS,
     VALUES,
     WRITES,
+    Histories,
     Layout,
     Record,
     Values,
@@ -35,7 +36,13 @@ from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.pregel import Pregel
 
@@ -125,6 +132,19 @@ class CrdtSaver(CallsInThreads):
         values = Values(self._layout, self.serde)
         self._fill(values, [record])
         return self._load(record, values, self._written([record]))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What delta channels are rebuilt from: of the checkpoints on the way to the one that ``config`` names."""
+        histories = Histories(channels)
+        after = self.get_tuple(config)
+        while after is not None and after.parent_config is not None and histories.left:
+            before = self.get_tuple(after.parent_config)
+            if before is not None:
+                histories.add(self.serde, after, before)
+            after = before
+        return histories.found()
 
     def list(
         self,
@@ -231,8 +251,7 @@ class CrdtSaver(CallsInThreads):
 
     def _load(self, record: Record, values: Values, written: Mapping[str, Any]) -> CheckpointTuple:
         """A checkpoint with the values of its channels and what threads have written since."""
-        below = self._layout.below(WRITES, record.thread, record.namespace, record.id)
-        pending = self._layout.pending(self.serde, [key for key in written if key.startswith(below)], written)
+        pending = self._layout.pending(self.serde, record, written)
         return self._layout.tuple_of(record, values.of(record), pending)
 
     # -- writes -------------------------------------------------------------------------------------------------

@@ -313,6 +313,36 @@ def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:
         assert run.get_state(thread(name)).values["lines"] == lines
 
 
+def test_delta_channels_of_two_that_update_one_checkpoint_at_once(state: Client) -> None:
+    """LangGraph gives both updates one task id: what the second one has written is stored nowhere else."""
+
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    class Late(CrdtSaver):
+        def put_writes(self, *arguments: Any) -> None:
+            if not is_over:  # somebody else is quicker
+                is_over.append(True)
+                ends.append(quick.update_state(thread("t"), {"lines": ["quick"]}, as_node="step"))
+            super().put_writes(*arguments)
+
+    def graph(saver: CrdtSaver) -> Any:
+        builder = StateGraph(Fields)
+        builder.add_node("step", lambda state: {})
+        builder.add_edge(START, "step")
+        return builder.compile(checkpointer=saver)
+
+    is_over, ends = [True], []
+    quick, late = graph(CrdtSaver(state)), graph(Late(state))
+    late.update_state(thread("t"), {"lines": ["begun"]}, as_node="step")
+    is_over.clear()
+    ends.append(late.update_state(thread("t"), {"lines": ["late"]}, as_node="step"))
+    ends.append(late.update_state(ends[1], {"lines": ["later"]}, as_node="step"))
+    for reader in (graph(CrdtSaver(state)), late, quick):
+        shown = [reader.get_state(end).values["lines"] for end in ends]
+        assert shown == [["begun", "quick"], ["begun", "late"], ["begun", "late", "later"]]
+
+
 def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state: Client) -> None:
     for name in ("one", "two"):
         config = thread(name)
