@@ -7,7 +7,6 @@ import socket
 import ssl
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from crdtsyncd.security.node_key import load_or_make_key
@@ -90,7 +89,7 @@ class Joiners:
         self._totals.outcomes["admitted"] += 1
         with suppress(InvalidEncoding):
             said = decode_join_message(data)
-            if isinstance(said, Join) and replace(said, protocol=genuine.protocol) == genuine:
+            if isinstance(said, Join) and said._replace(protocol=genuine.protocol) == genuine:
                 return  # what was changed means nothing
         self._totals.failures.append("a request that is not what was signed was admitted")
 
@@ -98,7 +97,7 @@ class Joiners:
         plain = Join(self._invite.invite, self._key.certificate, "fuzzed", ("127.0.0.1:1",))
         bound = binding(challenge.nonce, self._invite.pin, plain)
         proof, signature = proof_of(secret_key(self._invite.secret), bound), self._key.sign(bound)
-        return replace(plain, proof=proof, signature=signature)
+        return plain._replace(proof=proof, signature=signature)
 
     def _mutated(self, genuine: Join) -> bytes:
         data = encode_join_message(genuine)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import ssl
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ class Members(Peers):
             plain = Join(invite.invite, key.certificate, "mad", ("127.0.0.1:1",))
             bound = binding(challenge.nonce, invite.pin, plain)
             proof = proof_of(secret_key(invite.secret), bound)
-            peer.send(encode_join_message(replace(plain, proof=proof, signature=key.sign(bound))))
+            peer.send(encode_join_message(plain._replace(proof=proof, signature=key.sign(bound))))
             answer = decode_join_message(_bytes(peer.recv(10)))
             assert isinstance(answer, Admitted), answer
             tls: Any = peer.socket

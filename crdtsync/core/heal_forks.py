@@ -15,7 +15,6 @@ A member that forges a fork each second has other nodes do that again and again.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Writer
@@ -199,7 +198,7 @@ class ForkHealing:
             return False
         node, (name, what, incarnation, count) = self._node, self._committing
         self._committing = None
-        node.identity = node.desk.identity = replace(node.identity, incarnation=incarnation)
+        node.identity = node.desk.identity = node.identity._replace(incarnation=incarnation)
         node.sync.healed(name)
         after = node.read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LOOPBACK_CLUSTER = bytes(16)
 """The cluster of nodes that have not joined one: only nodes on one machine sync in it."""
@@ -11,8 +11,7 @@ OWN_AGENT = "crdtsyncd"
 """The agent's name on what the daemon writes by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """``node`` names the node for ever, ``database`` this copy of its data; ``cluster`` binds changes to one fleet.
 
     ``incarnation``: what agents know the database by, if not by its own id. It is another one where the data may have

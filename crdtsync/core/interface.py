@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
@@ -23,8 +22,7 @@ class Now(NamedTuple):
     mono_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class AgentOpened:
+class AgentOpened(NamedTuple):
     """An agent attached on connection ``conn``. ``is_local``: its user owns the socket or is in the socket's group."""
 
     conn: int
@@ -41,24 +39,21 @@ class AgentFrame(NamedTuple):
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFlow:
+class AgentFlow(NamedTuple):
     """An agent's connection takes no more for now (``blocked``), or does so again."""
 
     conn: int
     blocked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AgentClosed:
+class AgentClosed(NamedTuple):
     """An agent's connection is gone; ``is_stopping``: since this node stops."""
 
     conn: int
     is_stopping: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PeerOpened:
+class PeerOpened(NamedTuple):
     """A connection to another daemon stands; ``dialled``: this side made it.
 
     ``node`` is the node whose key the other side has proven to have; empty in plain text.
@@ -70,31 +65,27 @@ class PeerOpened:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerFrame:
+class PeerFrame(NamedTuple):
     """Another daemon sent a message."""
 
     conn: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PeerClosed:
+class PeerClosed(NamedTuple):
     """A connection to another daemon is gone."""
 
     conn: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PeerFlowed:
+class PeerFlowed(NamedTuple):
     """Bytes flow over a connection to a peer, at a rate worth the name."""
 
     conn: int
 
 
-@dataclass(frozen=True, slots=True)
-class DialState:
+class DialState(NamedTuple):
     """How it goes at an address that is dialled: ``connecting``, ``down``, ``refused``, or ``removed``, as a member
     there says; ``forgotten``: it is dialled no more.
     """
@@ -104,49 +95,42 @@ class DialState:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSpace:
+class DiskSpace(NamedTuple):
     """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """How much memory is free, or room on the disk if that is less: what large things that come may take."""
 
     free_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostAlarm:
+class HostAlarm(NamedTuple):
     """What only the caller sees is wrong, such as a port that another program has. An empty message: that is over."""
 
     alarm: Alarm
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookAtUsage:
+class LookAtUsage(NamedTuple):
     """It is time to look how full everything is, and to raise alarms; ``disk``: what there is to say of that."""
 
     disk: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinOpened:
+class JoinOpened(NamedTuple):
     """A connection stands to a node that asks to join. It ends with a :class:`PeerClosed`."""
 
     conn: int
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAsked:
+class JoinAsked(NamedTuple):
     """What it asked; ``pin`` is that of the certificate in it, ``is_signed`` whether its key has signed it."""
 
     conn: int
@@ -155,8 +139,7 @@ class JoinAsked:
     is_signed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TakeBack:
+class TakeBack(NamedTuple):
     """A change that was acknowledged here, and that the tables lack; see :mod:`crdtsync.core.replay`."""
 
     space: int

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from crdtsync.causality import SEQ_MAX
 from crdtsync.errors import InvalidEncoding, InvalidRequest
@@ -29,8 +29,7 @@ SECRET_BYTES = 24
 _CHECK_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Invite:
+class Invite(NamedTuple):
     """What a new node needs to find a cluster, to know it, and to be let in. ``pin`` is that of the inviter's key."""
 
     cluster: bytes

@@ -5,9 +5,8 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten, merge
 from crdtsync.errors import InvalidEncoding, InvalidRequest
@@ -22,8 +21,7 @@ VERSION_DOTS_MAX = 1000
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """What a reader was handed of one key.
 
     The exact ``dots``; where those would be many, ``vector`` covers them, and ``dots`` are what came on top.

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ class Host:
         )
         identity = Identity(self.store.node, self.name, LOOPBACK_CLUSTER, self.store.database, "0")
         if self.fleet.voters:
-            identity = replace(identity, incarnation=self.store.incarnation)
+            identity = identity._replace(incarnation=self.store.incarnation)
         random = Random(self.fleet.random.getrandbits(64))
         self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps, voters=self.fleet.voters)
         self.turn()

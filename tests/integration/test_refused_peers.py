@@ -201,11 +201,11 @@ async def late(stage: Stage) -> None:
 
 
 async def forged(stage: Stage) -> None:
-    await ask_to_join(replace(stage.invite(), secret=bytes(24)), stage.key(), "forger", [])
+    await ask_to_join(stage.invite()._replace(secret=bytes(24)), stage.key(), "forger", [])
 
 
 async def never_given(stage: Stage) -> None:
-    await ask_to_join(replace(stage.invite(), invite=bytes(12)), stage.key(), "forger", [])
+    await ask_to_join(stage.invite()._replace(invite=bytes(12)), stage.key(), "forger", [])
 
 
 async def after_removal(stage: Stage) -> None:
@@ -260,7 +260,7 @@ async def test_an_address_that_leads_to_another_does_not_hide_the_true_one(stage
     """A host has addresses, such as that of a bridge for containers, that other hosts have too."""
     invite = stage.invite()
     with answering(impostor(stage)) as address:
-        both = replace(invite, addresses=(address, *invite.addresses))
+        both = invite._replace(addresses=(address, *invite.addresses))
         assert (await ask_to_join(both, stage.key(), "by-the-second", [])).cluster == stage.cluster
 
 
@@ -273,7 +273,7 @@ async def test_the_same_key_may_ask_again(stage: Stage) -> None:
 
 async def test_a_joining_node_refuses_another_key_than_the_invite_names(stage: Stage) -> None:
     with pytest.raises(Refused) as refusal:
-        await ask_to_join(replace(stage.invite(), pin=bytes(32)), stage.key(), "careful", [])
+        await ask_to_join(stage.invite()._replace(pin=bytes(32)), stage.key(), "careful", [])
     assert refusal.value.code == "wrong_pin"
 
 

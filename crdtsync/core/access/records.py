@@ -9,8 +9,7 @@ it is, and rights that two hosts grant at once both stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.access.requirements import GRANTED, Right
@@ -22,8 +21,7 @@ AGENT_HASHES_MAX = 64
 QUOTA_MAX = 1 << 50
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRecord:
+class AccessRecord(NamedTuple):
     """One rule: how often each of read, write and admin was granted and taken away; by whom and when last.
 
     ``epoch``: of which making of the space, see :func:`~crdtsync.core.cluster.space_records.making_of`.
@@ -55,8 +53,7 @@ BUILT_IN = AccessRecord((1, 1, 1))
 """What holds for the socket's owner and group in a space while nobody has written a record of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRecord:
+class AgentRecord(NamedTuple):
     """An agent that proves its name. ``serial`` counts how often it was made and revoked: it is there if that is odd.
 
     ``hashes``: of the secrets of its keys.
@@ -73,8 +70,7 @@ class AgentRecord:
         return self.serial % 2 == 1
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRecord:
+class QuotaRecord(NamedTuple):
     """What differs for one agent from what each daemon has as its defaults; None: nothing."""
 
     requests_per_s: int | None = None
@@ -96,7 +92,7 @@ def _merged_access(one: AccessRecord, other: AccessRecord) -> AccessRecord:
         return max(one, other, key=lambda record: record.epoch)
     read, write, admin = (max(pair) for pair in zip(one.counts, other.counts, strict=True))
     last = max(one, other, key=lambda record: (record.time_ms, record.by))
-    return replace(last, counts=(read, write, admin))
+    return last._replace(counts=(read, write, admin))
 
 
 def _merged_agent(one: AgentRecord, other: AgentRecord) -> AgentRecord:
@@ -104,7 +100,7 @@ def _merged_agent(one: AgentRecord, other: AgentRecord) -> AgentRecord:
         return max(one, other, key=lambda record: record.serial)
     last = max(one, other, key=lambda record: (record.time_ms, record.by))
     hashes = sorted({*one.hashes, *other.hashes})[:AGENT_HASHES_MAX]
-    return replace(last, hashes=tuple(hashes))
+    return last._replace(hashes=tuple(hashes))
 
 
 def _merged_quota(one: QuotaRecord, other: QuotaRecord) -> QuotaRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector
@@ -132,7 +131,7 @@ class AccessDesk:
         self, agent: Agent, space: str, who: str, text: str, before: AccessRecord | None, right: Right
     ) -> dict[str, Any]:
         making = self._guard.rules.making(space) or 0
-        record = (before or replace(NO_RULE, epoch=making)).with_right(right, self._host.now_ms, agent.name)
+        record = (before or NO_RULE._replace(epoch=making)).with_right(right, self._host.now_ms, agent.name)
         return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
 
     def begin_private(self, agent: Agent, space: str, making: int) -> None:
@@ -144,7 +143,7 @@ class AccessDesk:
         for who, before, right in rules:
             name = rule_name(space, who, EVERYTHING)
             self._compactor.check_room(ACCESS, name)
-            record = replace(before, epoch=making).with_right(right, self._host.now_ms, agent.name)
+            record = before._replace(epoch=making).with_right(right, self._host.now_ms, agent.name)
             self._host.cluster.put(ACCESS, name, record)
 
     def _subject(self, agent: Agent, args: Arguments) -> tuple[str, str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from crdtsync.core.access.records import ACCESS, BUILT_IN, AccessRecord, rule_of
@@ -180,7 +179,7 @@ class Rulebook:
             return found[0]
         is_later = found is not None and found[0].epoch > making  # then what was said of this making is not known
         is_built_in = (who, text) == (SOCKET, EVERYTHING) and not is_later
-        return replace(BUILT_IN, epoch=making) if is_built_in else None
+        return BUILT_IN._replace(epoch=making) if is_built_in else None
 
     @property
     def is_open(self) -> bool:

@@ -7,8 +7,8 @@ as a :class:`ChoreDone`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from crdtsync.core.cluster.admission import LISTEN_META, Admission
 from crdtsync.core.cluster.invites import INVITE_TTL_MS_DEFAULT
@@ -25,8 +25,7 @@ JOIN_MODES = ("", "archive")
 Arguments = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Chore:
+class Chore(NamedTuple):
     """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``,
     ``use_next_key``, or ``begin_anew`` on a database of another cluster, which has nobody in it yet.
 
@@ -40,13 +39,12 @@ class Chore:
     keeps_data: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChoreDone:
+class ChoreDone(NamedTuple):
     """The shell has done a chore, or could not."""
 
     number: int
     error: CrdtSyncError | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = MappingProxyType({})
 
 
 class Asker(Protocol):

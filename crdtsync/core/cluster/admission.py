@@ -11,8 +11,7 @@ The shell proves keys and signatures, opens listeners and dials; what follows fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crdtsync.core import alarm_catalogue
 from crdtsync.core.alarms import Alarms
@@ -70,8 +69,7 @@ REJOIN = "stop its daemon, move its data directory away, start it, and join by a
 Log = Callable[..., None]
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """How this node can be reached and known, as the shell says.
 
     ``keys``: its pin and certificate, and those of the next key while it changes keys. ``unreachable``: why no other
@@ -247,7 +245,7 @@ class Admission:
         mine = self.membership.members[self._identity.node]
         name, addresses, keys = self._identity.name, self.reach.addresses, self.reach.keys
         if keys and (mine.name, mine.addresses, mine.keys) != (name, addresses, keys):
-            record = replace(mine, name=name, addresses=addresses, keys=keys, time_ms=self._host.now_ms)
+            record = mine._replace(name=name, addresses=addresses, keys=keys, time_ms=self._host.now_ms)
             self._host.cluster.put(MEMBERS, mine.node, record)
         for lost in self._undone:
             self._put_back(lost)
@@ -508,7 +506,7 @@ class Admission:
         """A member joins again with its key: the certificate that the others know has expired, perhaps."""
         keys = tuple((each, certificate if each == pin else known) for each, known in member.keys)
         if keys != member.keys:
-            self._host.cluster.put(MEMBERS, member.node, replace(member, keys=keys, time_ms=self._host.now_ms))
+            self._host.cluster.put(MEMBERS, member.node, member._replace(keys=keys, time_ms=self._host.now_ms))
 
     # -- keeping -----------------------------------------------------------------------------------------------
 

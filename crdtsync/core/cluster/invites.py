@@ -8,7 +8,7 @@ it expires, so that a node whose answer was lost gets it again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest, QuotaExceeded, Refused
 from crdtsync.wire.codec import pack, unpack
@@ -25,15 +25,14 @@ KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired invite is remembered, so that whoever comes late is told so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """One invite that was given out. ``users`` are the pins that it let in."""
 
     invite: bytes
     key: bytes
     expires_ms: int
     uses: int
-    users: tuple[str, ...] = field(default=())
+    users: tuple[str, ...] = ()
 
 
 class Invitations:
@@ -89,7 +88,7 @@ class Invitations:
         """The owner of ``pin`` has been let in by an invite, which is one of these."""
         given = self.given[invite]
         if pin not in given.users:
-            self._put(replace(given, users=(*given.users, pin)))
+            self._put(given._replace(users=(*given.users, pin)))
 
     def forget(self, now_ms: int) -> None:
         """Let go of those that expired long ago."""

@@ -13,7 +13,6 @@ record says, for as long as there is one, and as its last one said from then on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.core.cluster.membership import MEMBERS_MAX, Member, Removed, all_keys, read_member, read_removed
@@ -47,7 +46,7 @@ class KeptMembers:
                 self.metas[MEMBER_META + node] = pack(member.plain())
         for gone in removed:
             node, known = gone.node, self.removed.get(gone.node)
-            whole = gone if known is None else replace(gone, keys=all_keys(known.keys, gone.keys))
+            whole = gone if known is None else gone._replace(keys=all_keys(known.keys, gone.keys))
             is_full = known is None and len(self.removed) >= MEMBERS_MAX and node not in self.members
             if whole != known and not is_full:
                 self.removed[node] = whole

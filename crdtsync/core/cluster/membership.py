@@ -12,9 +12,9 @@ Records are read as another member wrote them: a part that is malformed counts a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from crdtsync.causality import TIME_MS_MAX
 from crdtsync.wire.invites import check_addresses
@@ -31,8 +31,7 @@ Key = tuple[str, bytes]
 Record = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One node of the cluster. ``keys`` are pins with their certificates, ``time_ms`` when this was written."""
 
     node: str
@@ -60,8 +59,7 @@ class Member:
         return any(pin == key[0] for key in self.keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """A node that was a member, and never will be again with one of its keys."""
 
     node: str
@@ -104,7 +102,7 @@ def read_member(plain: Record) -> Member:
 def merge_members(one: Member, other: Member) -> Member:
     """What two records of a member come to that were written at once."""
     older, newer = sorted((one, other), key=lambda member: (member.time_ms, member.name, member.addresses, member.by))
-    return replace(newer, keys=all_keys(newer.keys, older.keys))
+    return newer._replace(keys=all_keys(newer.keys, older.keys))
 
 
 def read_removed(plain: Record) -> Removed:
@@ -115,15 +113,14 @@ def read_removed(plain: Record) -> Removed:
 def merge_removed(one: Removed, other: Removed) -> Removed:
     """What two removals of one node come to."""
     first, later = sorted((one, other), key=lambda removed: (removed.time_ms, removed.by, removed.name))
-    return replace(first, keys=all_keys(first.keys, later.keys))
+    return first._replace(keys=all_keys(first.keys, later.keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(NamedTuple):
     """The members and the removed, by node id; what is removed is no member."""
 
-    members: Mapping[str, Member] = field(default_factory=dict)
-    removed: Mapping[str, Removed] = field(default_factory=dict)
+    members: Mapping[str, Member] = MappingProxyType({})
+    removed: Mapping[str, Removed] = MappingProxyType({})
 
     def node_of(self, pin: str) -> str:
         """The member that has this key; empty if none has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crdtsync.core.alarm_catalogue import CERTIFICATE_EXPIRES
 from crdtsync.core.alarms import Alarms
@@ -14,8 +14,7 @@ EXPIRY_ALARM_MS = 30 * 24 * 3600 * 1000
 """From then on it waits no longer for members that do not know its new key; and if it could not do that, says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class LetIn:
+class LetIn(NamedTuple):
     """A member has let this node into the cluster that its data is of.
 
     ``told``: the members, as they are kept; ``listen``: where this node listens from now on too, likewise.
@@ -25,8 +24,7 @@ class LetIn:
     listen: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Misled:
+class Misled(NamedTuple):
     """At an address that a member says is its own, another one answers: ``found``, which may be this node."""
 
     node: str

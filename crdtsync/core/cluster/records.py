@@ -20,9 +20,8 @@ To add a type of record::
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry
@@ -37,8 +36,7 @@ R = TypeVar("R")
 Told = Callable[[Collection[str]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType(Generic[R]):
+class RecordType(NamedTuple, Generic[R]):
     """One type of record, under keys that begin with ``name/``.
 
     ``read`` makes a record of the map that is stored; it raises ValueError, TypeError or LookupError for one that it

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtsync.causality import SEQ_MAX, VersionVector, Writer, flatten, missing
 from crdtsync.core.cluster.records import RecordType
@@ -18,8 +17,7 @@ SPACE_NODES_MAX = 1000
 """Nodes that the record of one space may name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceRecord:
+class SpaceRecord(NamedTuple):
     """The state of one space.
 
     ``nodes``: the ids of those that may hold it, in order; None: all. ``time_ms`` and ``agent``: when, and by whom it

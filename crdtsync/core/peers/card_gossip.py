@@ -8,7 +8,6 @@ while it can be reached. What is told is all cards of a node, and at most once i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from crdtsync.core.identity import Identity
 from crdtsync.core.peers.distance_vector import Routes
@@ -58,7 +57,7 @@ class CardNews:
 
     def set_own(self, cards: tuple[ToldCard, ...], now_ms: int) -> None:
         """What the agents of this node show now."""
-        self.own = replace(self.own, told=max(self.own.told + 1, now_ms), cards=cards)
+        self.own = self.own.replaced(told=max(self.own.told + 1, now_ms), cards=cards)
         self._tell_all(self.own.node)
 
     def tell(self, now_s: float) -> None:
@@ -72,7 +71,7 @@ class CardNews:
                 for node in sorted(nodes - near):
                     cards = self.own if node == self.own.node else self._nodes[node]
                     here = tuple(card for card in cards.cards if card.space in link.spaces)
-                    self._outbox.send(link, replace(cards, cards=here))
+                    self._outbox.send(link, cards.replaced(cards=here))
         self._untold.clear()
         self._due_s = now_s + TELL_INTERVAL_S
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from crdtsync.causality import HLC_AHEAD_MS_MAX, Frontier
 from crdtsync.core.alarm_catalogue import CLOCK_AHEAD, COPIED_NODE
@@ -82,7 +81,7 @@ class Contacts:
         peer = self.peers.get(node)
         if peer is not None and peer.link is None:
             del self.peers[node]
-            self.dials |= {url: replace(dial, node="") for url, dial in self.dials.items() if dial.node == node}
+            self.dials |= {url: dial._replace(node="") for url, dial in self.dials.items() if dial.node == node}
             self._alarms.clear(CLOCK_AHEAD, node)
             self._outbox.seen.pop(node, None)
             self._outbox.met.append(PeerRow(node, peer.name, FORGOTTEN_MS))
@@ -102,7 +101,7 @@ class Contacts:
                 f"{link.node[:12]}: its database is another one than the key goes with. Put back the one or the other, "
                 "or stop it, move its data directory away and join it anew"
             )
-        link.hello = replace(hello, spaces={})  # they are looked at now, and may be large
+        link.hello = hello.replaced(spaces={})  # they are looked at now, and may be large
         before = self.peers.get(hello.node)
         is_news = before is None or before.name != hello.name
         peer = self.peers.setdefault(hello.node, Peer(hello.node, hello.name))

@@ -9,7 +9,6 @@ one comes or the node is forgotten: of one that is down, it says how it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import floor, log10
 
 from crdtsync.core.peers.outbox import Outbox
@@ -56,8 +55,8 @@ class HealthNews:
 
     def tell(self, own: Health) -> None:
         """How this node is, now. Peers are told if that is news: sizes to two digits, so that they seldom are."""
-        told = replace(own, data_bytes=_rounded(own.data_bytes), free_bytes=_rounded(own.free_bytes))
-        if self.own is not None and replace(told, told_ms=self.own.told_ms) == self.own:
+        told = own.replaced(data_bytes=_rounded(own.data_bytes), free_bytes=_rounded(own.free_bytes))
+        if self.own is not None and told.replaced(told_ms=self.own.told_ms) == self.own:
             return
         self.own = told
         for link in self._links.values():

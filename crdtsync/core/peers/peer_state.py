@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.wire.peer.base import Message
@@ -149,8 +150,7 @@ class Peer:
         return covers(self.acked.get(space, {}), vector)
 
 
-@dataclass(slots=True)
-class Dial:
+class Dial(NamedTuple):
     """An address that this node keeps trying to reach. ``node``: who answered there; ``is_self``: this node did."""
 
     url: str

@@ -20,9 +20,8 @@ Leases: Gray and Cheriton 1989. Ballots as in Lamport's Paxos; there is no value
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import HLC_AHEAD_MS_MAX
 from crdtsync.core.storage.interface import VOTES_NAME
@@ -48,8 +47,7 @@ _NUMBER_BYTES = 8
 """Of the number with which an incarnation begins."""
 
 
-@dataclass(slots=True)
-class Promise:
+class Promise(NamedTuple):
     """What was promised last for a key. ``owner`` is empty when it was given back; its ballot counts all the same.
 
     ``node``: of the owner. Another one that has read its name can neither give it back nor vote in its place. Empty: an

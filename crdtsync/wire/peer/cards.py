@@ -6,7 +6,6 @@ host-b. Her connection ends: host-a tells what cards are left there. Host-a is g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from crdtsync.wire.codec import pack
@@ -54,7 +53,6 @@ class ToldCard(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Cards(Message):
     """Say which cards the agents of a node show, in place of what was said of them before.
 

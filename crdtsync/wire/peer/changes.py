@@ -8,8 +8,7 @@ asks again with WANT. If the two hold different changes under one number, one of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from crdtsync.causality import flatten
 from crdtsync.wire.codec import pack
@@ -52,7 +51,6 @@ Reason = Annotated[
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Changes(Message):
     """Bring changes of one space, in an order in which the receiver can apply them.
 
@@ -92,8 +90,7 @@ class Changes(Message):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceAck:
+class SpaceAck(NamedTuple):
     """What a node has on disk of one space.
 
     :param space: the space
@@ -111,7 +108,6 @@ class SpaceAck:
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Ack(Message):
     """Say what the sender has on disk, and give credit for more.
 
@@ -154,7 +150,6 @@ class Ack(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Want(Message):
     """Ask for all changes after a frontier; the first WANT for a space also introduces it.
 
@@ -183,7 +178,6 @@ class Want(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Stop(Message):
     """Say that the sender no longer syncs a space over this connection.
 

@@ -11,7 +11,6 @@ has those values, host-a is wrong, and host-b merges nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.causality import WRITER_MAX, Dot, Writer, flatten
@@ -48,7 +47,6 @@ FlatDot = Annotated[Dot, Flat("dot", "writer, seq, n: the name of one written va
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Digests(Message):
     """Say what the sender's live entries, and the texts that they name, add up to.
 
@@ -85,7 +83,6 @@ class Digests(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Removed(Message):
     """Name entries of the receiver that the sender knows to have been removed.
 
@@ -123,7 +120,6 @@ class Removed(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Sample(Message):
     """Ask what the receiver knows of a snapshot that the sender was given by somebody else.
 
@@ -168,7 +164,6 @@ class Sample(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Sampled(Message):
     """Say what the sender knows of a snapshot that the receiver was given by somebody else.
 

@@ -9,7 +9,6 @@ holds the other one gives its branch another name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.causality import WRITER_MAX, Writer
@@ -31,7 +30,6 @@ ShownBody = Annotated[bytes, Octets("body", PEER_FRAME_BYTES_MAX)]
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Chain(Message):
     """Say by what hashes some changes of one writer are known at the sender, or show the first that differs.
 

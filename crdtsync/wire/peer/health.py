@@ -6,7 +6,6 @@ host-a sees it there, with the versions and alarms of all others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from crdtsync.wire.codec import pack
@@ -30,7 +29,6 @@ class ToldAlarm(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Health(Message):
     """Say how a node is, in place of what was said of it before.
 

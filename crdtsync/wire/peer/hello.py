@@ -8,7 +8,6 @@ space. From then on either side knows what the other lacks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.wire.codec import pack
@@ -44,7 +43,6 @@ FEATURES_MAX = 100
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Hello(Message):
     """Say who the sender is, which messages it takes, and what it has of each space.
 

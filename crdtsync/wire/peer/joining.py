@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, pack, unpack
@@ -42,16 +41,14 @@ SIGNATURE_BYTES_MAX = 128
 REASON_CHARS_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(NamedTuple):
     """The member's first message."""
 
     nonce: bytes
     protocol: int = PROTOCOL_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """The new node's request."""
 
     invite: bytes
@@ -63,8 +60,7 @@ class Join:
     protocol: int = PROTOCOL_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The new node is a member; ``members`` are records as ``_cluster`` keeps them, by node id."""
 
     cluster: bytes
@@ -72,8 +68,7 @@ class Admitted:
     members: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class NotAdmitted:
+class NotAdmitted(NamedTuple):
     """It is not, and why."""
 
     code: str

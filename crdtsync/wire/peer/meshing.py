@@ -9,7 +9,6 @@ HOLDING of each comes back the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Writer, flatten
@@ -58,7 +57,6 @@ DatabaseId = Annotated[bytes, Octets("database id", NAME_CHARS_MAX)]
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Links(Message):
     """Name the nodes that the sender is connected to.
 
@@ -86,7 +84,6 @@ class Links(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Relays(Message):
     """Say whether the receiver should relay changes of some nodes to the sender at once.
 
@@ -133,7 +130,6 @@ class Asked(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Ask(Message):
     """Ask all nodes how much they have on disk of what some writers wrote.
 
@@ -191,7 +187,6 @@ class Held(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Holding(Message):
     """Answer an ASK with what the sender, and others that the sender has heard from, have on disk.
 
@@ -230,7 +225,6 @@ class Holding(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Reached(Message):
     """Name the nodes that the sender reaches over others, and how far away they are.
 

@@ -6,7 +6,6 @@ For example, the process on host-b is frozen. Its kernel still takes bytes, so t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from crdtsync.wire.codec import pack
@@ -18,7 +17,6 @@ PROBES = "probes"
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Probe(Message):
     """Ask whether the receiver gets anywhere.
 
@@ -45,7 +43,6 @@ class Probe(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Probed(Message):
     """Answer a PROBE, and say what time it is here.
 

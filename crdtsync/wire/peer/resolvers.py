@@ -7,7 +7,6 @@ that resolver may take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from crdtsync.wire.codec import pack
@@ -64,7 +63,6 @@ class HandledKey(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Resolvers(Message):
     """Say all that there is to say about the resolvers of one node, in place of what was said of it before.
 

@@ -10,7 +10,6 @@ The module :mod:`crdtsync.wire.peer.snapshot` says what a part holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.wire.change import SHORT_HASH_BYTES
@@ -40,7 +39,6 @@ PartData = Annotated[bytes, Octets("part", PEER_FRAME_BYTES_MAX)]
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Offer(Message):
     """Offer a snapshot: the log no longer holds what the receiver lacks, or holds far more than a snapshot would.
 
@@ -68,7 +66,6 @@ class Offer(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Take(Message):
     """Ask for a snapshot, from one of its parts on.
 
@@ -107,7 +104,6 @@ class Take(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Part(Message):
     """Bring one part of a snapshot.
 

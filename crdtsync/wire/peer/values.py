@@ -7,7 +7,6 @@ with the hash, and writes it to its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from crdtsync.causality import Dot
@@ -28,7 +27,6 @@ ValueBytes = Annotated[bytes, Octets("value", CHANGE_BYTES_MAX)]
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Spoilt(Message):
     """Ask for values that the sender's disk has spoilt.
 
@@ -62,7 +60,6 @@ class Spoilt(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Intact(Message):
     """Give values that SPOILT named: as many as fit, the first ones first.
 

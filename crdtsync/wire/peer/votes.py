@@ -6,7 +6,6 @@ bob, and b says who holds it and for how long yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from crdtsync.wire.codec import pack
@@ -46,7 +45,6 @@ class Known(NamedTuple):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Vote(Message):
     """Ask a voter for something.
 
@@ -103,7 +101,6 @@ class Vote(Message):
 
 
 @message
-@dataclass(frozen=True, slots=True)
 class Voted(Message):
     """Answer a VOTE. What it says is on the voter's disk.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from crdtsync.core.access import requests, rules
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.records import ACCESS
@@ -73,7 +71,7 @@ def everybody_may_hold_everything(patch: Patches):
 
 @cluster_fault("lists the rules", "Of rules written at once the newer counts, and what was taken away is granted again")
 def of_two_rules_the_newer_counts(patch: Patches):
-    newer = replace(ACCESS, merge=lambda one, other: max(one, other, key=lambda record: (record.time_ms, record.by)))
+    newer = ACCESS._replace(merge=lambda one, other: max(one, other, key=lambda record: (record.time_ms, record.by)))
     patch.setattr(rules, "ACCESS", newer)
     patch.setattr(requests, "ACCESS", newer)
 

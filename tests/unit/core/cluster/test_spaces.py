@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -697,7 +696,7 @@ def test_who_may_no_longer_hold_it_hears_nothing_more(fleet):
     stranger = outsider(fleet, spaces={"default": (0, {}), "team": (1, {})})
     fleet["a"].agent().set("k", 1, space="team")
     assert hears_of(stranger)
-    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    fleet["a"].node.cluster.put(SPACES, "team", before._replace(nodes=ids))
     fleet.sync()
     stranger.waiting.clear()
     fleet["a"].agent().set("k", 2, space="team")
@@ -713,7 +712,7 @@ def test_who_says_hello_when_it_has_become_a_space_for_some_hears_nothing_of_it(
     fleet["a"].turn()
     before = fleet["a"].node.spaces.record("team")
     ids = tuple(sorted(fleet[name].node.identity.node for name in "ab"))
-    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    fleet["a"].node.cluster.put(SPACES, "team", before._replace(nodes=ids))
     fleet.sync()
     stranger.waiting.clear()  # it was for all when the connection stood
     fleet["a"].agent().set("k", 1, space="team")
@@ -732,7 +731,7 @@ def test_one_that_is_yet_to_be_introduced_is_not_if_it_has_become_a_space_for_so
     fleet["a"].turn()
     stranger.say(Hello("outsider", "outsider", LOOPBACK_CLUSTER, bytes(16), {}, START_MS))
     before = fleet["a"].node.spaces.record("team")
-    fleet["a"].node.cluster.put(SPACES, "team", replace(before, nodes=ids))
+    fleet["a"].node.cluster.put(SPACES, "team", before._replace(nodes=ids))
     (link,) = [link for link in fleet["a"].node.sync.links.values() if link.peer_node == "outsider"]
     assert "team" in link.unintroduced
     for _ in range(5):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from crdtsync.causality import SEQ_MAX
@@ -55,7 +53,7 @@ def test_it_is_handed_on_to_those_who_do_not_hear_it_themselves():
 
 def test_the_later_word_counts_whoever_brings_it():
     stage = Stage(b=(), d=())
-    later = replace(C, told_ms=101, state="read-only")
+    later = C.replaced(told_ms=101, state="read-only")
     stage.news.heard(stage.link("b"), later)
     stage.news.heard(stage.link("d"), C)
     assert stage.news.nodes == {"c": later}
@@ -67,7 +65,7 @@ def test_the_later_word_counts_whoever_brings_it():
 
 def test_nobody_else_has_the_last_word_of_a_node_that_is_linked():
     stage = Stage(b=(), c=(), d=())
-    lie = replace(C, told_ms=SEQ_MAX, state="read-only")
+    lie = C.replaced(told_ms=SEQ_MAX, state="read-only")
     stage.news.heard(stage.link("b"), lie)
     stage.told()
     stage.news.heard(stage.link("c"), C)
@@ -79,7 +77,7 @@ def test_nobody_else_has_the_last_word_of_a_node_that_is_linked():
 
 def test_who_is_no_member_is_not_remembered():
     stage = Stage(b=(), d=())
-    stage.news.heard(stage.link("b"), replace(C, node="ghost"))
+    stage.news.heard(stage.link("b"), C.replaced(node="ghost"))
     assert (stage.news.nodes, stage.told()) == ({}, {})
 
 
@@ -88,24 +86,24 @@ def test_what_is_remembered_is_bounded_and_nodes_that_are_linked_find_room(monke
     stage = Stage(b=(), c=())
     alarms = tuple(ToldAlarm("fork", n) for n in range(2))
     for n in range(5):
-        stage.news.heard(stage.link("b"), replace(C, node=f"n{n}", alarms=alarms))
+        stage.news.heard(stage.link("b"), C.replaced(node=f"n{n}", alarms=alarms))
     assert list(stage.news.nodes) == ["n0", "n1"]
-    stage.news.heard(stage.link("b"), replace(C, node="n0", told_ms=101, alarms=()))
+    stage.news.heard(stage.link("b"), C.replaced(node="n0", told_ms=101, alarms=()))
     stage.news.forget("n1")
-    stage.news.heard(stage.link("b"), replace(C, node="n5", alarms=alarms))
-    stage.news.heard(stage.link("b"), replace(C, node="n6", alarms=alarms))
-    stage.news.heard(stage.link("c"), replace(C, alarms=alarms * 4))
+    stage.news.heard(stage.link("b"), C.replaced(node="n5", alarms=alarms))
+    stage.news.heard(stage.link("b"), C.replaced(node="n6", alarms=alarms))
+    stage.news.heard(stage.link("c"), C.replaced(alarms=alarms * 4))
     assert list(stage.news.nodes) == ["n0", "n5", "n6", "c"]
-    stage.news.heard(stage.link("b"), replace(C, node="n7", alarms=()))
+    stage.news.heard(stage.link("b"), C.replaced(node="n7", alarms=()))
     assert "n7" not in stage.news.nodes
 
 
 def test_of_this_node_only_what_is_news_is_told():
     stage = Stage(b=(), old=())
-    own = replace(C, node="a")
+    own = C.replaced(node="a")
     stage.news.tell(own)
-    assert stage.told() == {"b": [replace(own, data_bytes=12_000, free_bytes=99_000)]}
-    stage.news.tell(replace(own, told_ms=200, data_bytes=12_400))
+    assert stage.told() == {"b": [own.replaced(data_bytes=12_000, free_bytes=99_000)]}
+    stage.news.tell(own.replaced(told_ms=200, data_bytes=12_400))
     assert stage.told() == {}
-    stage.news.tell(replace(own, told_ms=300, alarms=()))
+    stage.news.tell(own.replaced(told_ms=300, alarms=()))
     assert [health.told_ms for health in stage.told()["b"]] == [300]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def vote(machine: Host, what: int, sender: str, **fields: Any) -> Voted:
     """Have a member of the cluster vote, and what the voter says."""
     voter = voter_of(machine)
     usual = Vote(1, voter.list_hash, what, "default/deploy", OWNER, 1, 60_000, "ann", b"-")
-    return voter.answer(replace(usual, **fields), sender, machine.fleet.now.mono_s)
+    return voter.answer(usual.replaced(**fields), sender, machine.fleet.now.mono_s)
 
 
 def claim(fleet: Fleet, name: str, **args: Any) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def test_a_voter_that_tells_of_impossible_ballots_keeps_nobody_from_claiming(
 ):
     liar = voter_of(voters["b"])
     answer = liar.answer
-    monkeypatch.setattr(liar, "answer", lambda *args: replace(answer(*args), granted=0, ballot=SEQ_MAX))
+    monkeypatch.setattr(liar, "answer", lambda *args: answer(*args).replaced(granted=0, ballot=SEQ_MAX))
     claim(voters, "c", owner=OWNER)
     assert not claim(voters, "a")["granted"]
     claim(voters, "c", owner=OWNER, give=True)
@@ -179,7 +178,7 @@ def test_a_voter_that_begins_believes_no_impossible_number(voters: Fleet):
 def test_a_voter_that_was_restored_waits_also_if_it_is_started_anew_meanwhile(voters: Fleet):
     """By its second start the others know it under its new name alone."""
     machine, now = voters["a"], voters.now
-    identity = replace(machine.node.identity, incarnation=b"restored" * 2)
+    identity = machine.node.identity._replace(incarnation=b"restored" * 2)
 
     def begun() -> Voter:
         voter = Voter(identity, voters.voters, machine.store, Batch, now.mono_s, lambda: now.wall_ms)
