@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from crdtsyncd.config.host_port import PEER_PORT_DEFAULT, PLAIN_JOINS_NONE, is_loopback, split_address
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.background.retention_caps import Caps
@@ -53,7 +52,7 @@ def _duration_ms(least: str, most: str) -> Callable[[object], int]:
 
 LogAge = Annotated[int, BeforeValidator(_duration_ms("1m", "36500d"))]
 HistoryAge = Annotated[int, BeforeValidator(_duration_ms("0s", "36500d"))]
-Strings = Annotated[list[str], NoDecode, BeforeValidator(_split)]
+Strings = Annotated[list[str], BeforeValidator(_split)]
 
 
 def default_node_name() -> str:
@@ -77,10 +76,10 @@ def _default_socket() -> Path:
     return default_data_dir() / "agent.sock"
 
 
-class Config(BaseSettings):
+class Config(BaseModel):
     """Every setting of the daemon. An unknown key in a file is an error."""
 
-    model_config = SettingsConfigDict(env_prefix="CRDTSYNC_", extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     data_dir: Path = Field(default_factory=default_data_dir, description="where the database lives")
     socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
@@ -163,18 +162,6 @@ class Config(BaseSettings):
             self.agent_watches_max,
             self.agent_connections_max,
         )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only options and environment; the file is read by :func:`load_config`, to tell its errors apart."""
-        return init_settings, env_settings
 
     @field_validator("node_name")
     @classmethod
@@ -289,10 +276,10 @@ def load_config(path: Path | None, options: dict[str, Any]) -> Config:
     """
     source = path or config_path()
     from_file = {} if source is None else _read(source)
-    in_environment = {name for name in from_file if f"CRDTSYNC_{name.upper()}" in os.environ}
-    settings = {name: value for name, value in from_file.items() if name not in in_environment}
+    variables = {name: f"CRDTSYNC_{name.upper()}" for name in Config.model_fields}
+    in_environment = {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
     try:
-        return Config(**{**settings, **options})
+        return Config.model_validate({**from_file, **in_environment, **options})
     except ValidationError as error:
         where = f"{source}: " if source is not None else ""
         raise ConfigError(where + "; ".join(_sentence(fault) for fault in error.errors())) from None
