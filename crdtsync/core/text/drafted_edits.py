@@ -25,6 +25,9 @@ EDIT_PARTS = 9
 DELETES_A_PART = 5
 """So many ranges that are deleted count as one part."""
 
+CUTS_A_PART = 2
+"""So many places where a deletion cuts a string in two count as one more, which takes the Yjs library longest."""
+
 MOVED_BYTES_MAX = 105_000_000
 """Of strings that the edits of one request cut in two, each as often as it is cut: the Yjs library takes 0.5 ms a
 million.
@@ -50,12 +53,13 @@ class EditWork:
         :raises TooLarge: that is more than is done in one turn.
         """
         ranges = sum(map(len, summary.deletes.values()))
-        self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART
+        cuts = len(summary.competition.points)
+        self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART + cuts // CUTS_A_PART
         if self._parts > WORK_PARTS_MAX:
             raise TooLarge(
                 f"the edits of texts in this request come to {self._parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
                 f"into one: make them in several (each edit counts as {EDIT_PARTS}, each part that it inserts as 1, "
-                f"each {DELETES_A_PART} ranges that it deletes as 1)"
+                f"each {DELETES_A_PART} ranges that it deletes as 1, and each {CUTS_A_PART} ends of these amid a string)"
             )
         self._moved_bytes += moved_bytes
         if self._moved_bytes > MOVED_BYTES_MAX:

@@ -162,7 +162,8 @@ def test_the_edits_of_one_request_are_what_fits_into_a_turn(node: Host, monkeypa
 
 
 def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 3)
+    """Most where it cuts a string in two."""
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 20)
     agent = node.agent()
     document = write(agent, fresh_updates("ab" * 40, b"", 99)[0])
 
@@ -170,10 +171,13 @@ def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch
         state = agent.ask("text_read", key="t")["update"]
         return edited_by(state, [(at, at + 1, "") for at in range(start, end, 2)], 8)
 
-    with pytest.raises(Refusal, match="come to 4 parts"):
+    with pytest.raises(Refusal, match="come to 23 parts"):
         write(agent, every_other(0, 40), document)
-    write(agent, every_other(0, 38), document)
-    assert texts_of(node) == ["b" * 19 + "ab" * 21]
+    write(agent, every_other(0, 36), document)
+    state = agent.ask("text_read", key="t")["update"]
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 3)
+    write(agent, edited_by(state, [(at, at + 1, "") for at in range(18)], 8), document)  # what is left between
+    assert texts_of(node) == ["ab" * 22]
 
 
 LONG = "ab" * 50_000
