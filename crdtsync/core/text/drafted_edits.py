@@ -59,7 +59,7 @@ class EditWork:
             raise TooLarge(
                 f"the edits of texts in this request come to {self._parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
                 f"into one: make them in several (each edit counts as {EDIT_PARTS}, each part that it inserts as 1, "
-                f"each {DELETES_A_PART} ranges that it deletes as 1, and each {CUTS_A_PART} ends of these amid a string)"
+                f"each {DELETES_A_PART} ranges that it deletes as 1, each {CUTS_A_PART} ends amid a string as 1)"
             )
         self._moved_bytes += moved_bytes
         if self._moved_bytes > MOVED_BYTES_MAX:
