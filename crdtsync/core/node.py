@@ -371,7 +371,8 @@ class Node:
             self.resolvers.touched(name, keys)
             if len(self.desk.watches):
                 self.desk.watches.retell(name, keys)
-            self._tell_cluster(name, keys)
+            if name == CLUSTER_SPACE:
+                self.cluster.changed(keys)
         return bool(merges)
 
     def received(self, applied: Iterable[Applied]) -> None:
@@ -379,10 +380,8 @@ class Node:
         for item in applied:
             self._applied.setdefault(item.space, []).append(item)
             self._restless.add(item.space)
-        self._tell_cluster(CLUSTER_SPACE, [op.key for i in applied if i.space == CLUSTER_SPACE for op in i.change.ops])
-
-    def _tell_cluster(self, space: str, keys: Iterable[str]) -> None:
-        if space == CLUSTER_SPACE:
+        keys = [op.key for item in applied if item.space == CLUSTER_SPACE for op in item.change.ops]
+        if keys:
             self.cluster.changed(keys)
 
     def _peer_closed(self, event: PeerClosed) -> None:

@@ -131,6 +131,8 @@ class TextEdits:
         :meth:`take_waiting` hands it out when that is done.
         """
         edits = [*_edits(change)]
+        if not edits:
+            return False
         unready = {
             edit.document
             for edit in edits

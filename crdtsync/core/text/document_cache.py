@@ -230,6 +230,8 @@ class Documents:
 
     def states_due(self) -> Iterable[Document]:
         """Documents edited since the last commit that are due to be stored as a whole."""
+        if not self._dirty:
+            return ()
         return [
             document
             for document in (self._open[dot] for dot in sorted(self._dirty))
