@@ -337,6 +337,11 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert run.line() == '"key": "findings/1"\n'
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait() == 0
+    with shell.start("on", "mine/*", "--role", "m", "--agent", "ann", "--", "true") as run:
+        wait_until(lambda: daemon.client("writer").get("progress/m"))
+        daemon.client("ann").set("mine/1", 1)
+        assert run.process.stderr is not None
+        assert run.process.stderr.readline().startswith(b"crdtsync: mine/1 and other changes by ann are left alone")
     with shell.start("on", "bad/*", "--role", "b", "--", "sh", "-c", "exit 3") as run:
         wait_until(lambda: daemon.client("writer").get("progress/b"))
         daemon.client("writer").set("bad/1", 1)

@@ -63,6 +63,8 @@ class AsyncReaction:
         self._rounds = rounds
         self._every_host = every_host
         self.is_stopped = False
+        self.on_own: Callable[[Event], object] | None = None
+        """Called with a change that is left alone since it is by this agent itself."""
         self.handled = 0
         self.loops = 0
 
@@ -106,7 +108,11 @@ class AsyncReaction:
                     await self._state.set(path, event.token)
 
     async def _handle(self, event: Event, lease: AsyncLease) -> None:
-        if event.key is None or not self._pattern.matches(event.key) or (event.agent == lease.agent and not self._own):
+        if event.key is None or not self._pattern.matches(event.key):
+            return
+        if event.agent == lease.agent and not self._own:
+            if self.on_own is not None:
+                await call(self.on_own, event)
             return
         causes = causes_of(event.meta)
         if causes.count(self._role) >= self._rounds or len(causes) >= CAUSES_MAX:

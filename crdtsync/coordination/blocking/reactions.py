@@ -65,6 +65,8 @@ class Reaction:
         self._rounds = rounds
         self._every_host = every_host
         self.is_stopped = False
+        self.on_own: Callable[[Event], object] | None = None
+        """Called with a change that is left alone since it is by this agent itself."""
         self.handled = 0
         self.loops = 0
 
@@ -108,7 +110,11 @@ class Reaction:
                     self._state.set(path, event.token)
 
     def _handle(self, event: Event, lease: Lease) -> None:
-        if event.key is None or not self._pattern.matches(event.key) or (event.agent == lease.agent and not self._own):
+        if event.key is None or not self._pattern.matches(event.key):
+            return
+        if event.agent == lease.agent and not self._own:
+            if self.on_own is not None:
+                call(self.on_own, event)
             return
         causes = causes_of(event.meta)
         if causes.count(self._role) >= self._rounds or len(causes) >= CAUSES_MAX:

@@ -20,7 +20,7 @@ from crdtsync.client.session.causes import CAUSES_MAX, VARIABLE, causes
 @click.option("--role", metavar="NAME", type=TEXT, required=True, help="Of all with this role, one is called.")
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="15s", show_default=True, help="1s to 7d.")
 @click.option("--every-host", is_flag=True, help="Of all with this role on a host, one is called, on each host.")
-@click.option("--own", is_flag=True, help="Also for changes by this agent itself.")
+@click.option("--own", is_flag=True, help="Also for changes by this agent itself (--agent).")
 @click.option(
     "--rounds", metavar="N", type=click.IntRange(1, CAUSES_MAX), default=10, show_default=True,
     help="So often it may react to what came of it; then it is a loop.",
@@ -69,9 +69,17 @@ def on(
             why = f"{event.key}: {command[0]!r} failed with status {status}; this change comes again in the next run"
             raise CommandFailed(why, status=status, code="command_failed")
 
+    def leave_own(event: Event) -> None:
+        reaction.on_own = None  # once is enough
+        output.warning(
+            f"{event.key} and other changes by {event.agent} are left alone, since this is {event.agent}, too: give "
+            "one of them another name with --agent, or say --own"
+        )
+
     check(command)
     with connect(settings) as client:
         reaction = client.on(pattern, handle, role=role, ttl=ttl, own=own, rounds=rounds, every_host=every_host)
+        reaction.on_own = leave_own
 
         def end(_: int) -> None:
             reaction.stop()
