@@ -53,7 +53,7 @@ class Ledger:
     def check(self, text: str) -> None:
         """This is the text in the end.
 
-        :raises AssertionError: a mark is lost, doubled, brought back, or somewhere else.
+        :raises AssertionError: a mark is lost, doubled, brought back, within another or elsewhere.
         """
         found = _WORD.findall(text)
         posts_before = {word: sum(each[0] == "p" for each in found[:at]) for at, word in enumerate(found)}
@@ -61,7 +61,7 @@ class Ledger:
             "lost": {*self.posts, *self.acknowledged} - self._condemned - {*found},
             "twice": {word for word in found if found.count(word) > 1},
             "brought back": self.deleted & {*found},
-            "unasked": _WORD.sub("", text).replace(self.apart, ""),
+            "no word": {each for each in text.split(self.apart) if each and not _WORD.fullmatch(each)},
             "elsewhere": {word for word, posts in posts_before.items() if posts != self._posts_before.get(word)},
         }
         assert not any(wrong.values()), (wrong, text)

@@ -97,12 +97,12 @@ class Workload:
         if self.random.random() < 0.5:
             self.fleet.sync()
         else:
-            self.fleet.run(1.0)
+            self.fleet.run(1.0, step_s=0.25)
 
     def end(self) -> list[str]:
         """Connect all; what each machine reads then."""
         self.connect_all()
-        self.fleet.run(20.0, step_s=0.5)  # and compare
+        self.fleet.run(20.0, step_s=2.0)  # and compare
         return [_only(texts_of(machine)) for machine in self.fleet.machines.values()]
 
 

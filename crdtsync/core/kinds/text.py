@@ -11,6 +11,7 @@ siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, hlc_ms
@@ -22,7 +23,7 @@ from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
 from crdtsync.core.text.join import compact, merge_siblings, text_op
 from crdtsync.core.text.marker import check_marker, named_document
-from crdtsync.core.text.passing import Unplaced, placed
+from crdtsync.core.text.passing import Unplaced, find_out, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Kind, Op
@@ -73,10 +74,11 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
     documents = draft.replica.documents
     olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
+    attempt = partial(placed, update, documents.get(document), family.members[document], olders, may_wait=True)
     try:
-        return placed(update, documents.get(document), family.members[document], olders, may_wait=True)
-    except Unplaced as unplaced:
-        raise documents.prepare(document, unplaced.steps) from None
+        return attempt()
+    except Unplaced:
+        raise documents.prepare(document, find_out(attempt)) from None
 
 
 def _find_out_after(draft: Draft, family: Family, document: Dot, update: bytes) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
     from crdtsync.core.text.drafted_edits import DraftedEdits
-    from crdtsync.core.text.places import Places
+    from crdtsync.core.text.places import Beginning, Places
     from crdtsync.wire.yjs.rewriting import Inserted
 
 EDIT_STRUCTS_MAX = 2000
@@ -116,8 +116,8 @@ class Document:
 
     __slots__ = (
         "_ahead", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
-        "_steps_counted", "_uncommitted", "dot", "inserted", "is_large", "items", "memory_bytes", "places", "steps",
-        "updates_since_state", "used_s", "work_since_state",
+        "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large", "items", "memory_bytes",
+        "places", "steps", "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -130,8 +130,10 @@ class Document:
         self.is_large = False
         self.places: dict[Dot, Places] = {}
         """What this one has forgotten of older documents of the text, as far as it was asked for."""
+        self.beginning: Beginning | None = None
+        """What a compaction began it with, likewise."""
         self.inserted: Inserted = {}
-        """What was inserted since it was begun, as far as it was asked for."""
+        """What was inserted since, likewise."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0

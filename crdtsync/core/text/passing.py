@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
-from crdtsync.core.text.places import Places
+from crdtsync.core.text.places import Beginning, Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, GC, at_once, read_sections
@@ -19,7 +18,7 @@ from crdtsync.wire.yjs.rewriting import forwarded
 from crdtsync.wire.yjs.state_vector import encode_state_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from crdtsync.core.text.document import Document
     from crdtsync.core.text.family import Member
@@ -56,46 +55,84 @@ def placed(
     """
     if may_wait and not newer.is_ready:
         raise Unplaced(newer.make_ready())
-    outline = newer.outline()
-    cut = member.began_with()
-
-    def neighbour(item: Id, side: Callable[[Places, Id], Id | None]) -> Id | None:
-        if not outline.is_gone(*item):
-            return item
-        for older in olders:
-            found = newer.places.get(older.dot)
-            if found is None:
-                state = older.state()
-                steps = _find_places(older, state, newer, member)
-                if may_wait and len(state) > AT_ONCE_BYTES_MAX:
-                    raise Unplaced(steps)
-                at_once(steps)
-                found = newer.places[older.dot]
-            if item in found:
-                return side(found, item)
-        raise InvalidUpdate(f"nobody knows where clock {item[1]} of client {item[0]} stood")
-
-    def right(item: Id | None, left: Id | None, done: Inserted) -> Id | None:
-        """What was inserted after the compaction may stand before ``left`` here. Then it goes before what that was to
-        stand before.
-        """
-        item = item and neighbour(item, Places.right)
-        while item and _is_later(item, cut) and not (left and _is_later(left, cut)):
-            struct = _struct_at(item, done) or _struct_at(item, newer.inserted) or _read(item, newer, cut)
-            origin = struct.origin if item[1] == struct.clock else (item[0], item[1] - 1)
-            if struct.kind == GC or origin == left:
-                break
-            item = struct.right
-        return item
-
+    neighbours = _Neighbours(newer, member, olders, may_wait)
     try:
-        return forwarded(update, outline, partial(neighbour, side=Places.left), right, ROOT)
+        return forwarded(update, newer.outline(), neighbours.left, neighbours.right, ROOT)
     except InvalidUpdate as error:
         raise InvalidValue(f"an edit of a text that has been compacted: {error}", path="$") from None
 
 
-def _is_later(item: Id, cut: Mapping[int, int]) -> bool:
-    return item[1] >= cut.get(item[0], 0)
+class _Neighbours:
+    """What an edit stands between in ``newer``, for what it stands between in an older document."""
+
+    def __init__(self, newer: Document, member: Member, olders: Sequence[Document], may_wait: bool) -> None:
+        self._newer = newer
+        self._outline = newer.outline()
+        self._cut = member.began_with()
+        self._olders = olders
+        self._may_wait = may_wait
+
+    def left(self, item: Id) -> Id | None:
+        return self._held(item, Places.left)
+
+    def right(self, item: Id, left: Id | None, done: Inserted) -> Id | None:
+        """What stood after ``left`` may stand before it here. Then the edit goes right behind ``left``."""
+        after = self._held(item, Places.right)
+        if after is None or (left and self._is_later(left)) or self._is_behind(after, left, done):
+            return after
+        return self._beginning().after(left)
+
+    def _held(self, item: Id, side: Callable[[Places, Id], Id | None]) -> Id | None:
+        newer = self._newer
+        if not self._outline.is_gone(*item):
+            return item
+        for older in self._olders:
+            if older.dot not in newer.places:
+                self._find(older.state(), self._find_places(older))
+            places = newer.places[older.dot]
+            if item in places:
+                return side(places, item)
+        raise InvalidUpdate(f"nobody knows where clock {item[1]} of client {item[0]} stood")
+
+    def _is_behind(self, item: Id, left: Id | None, done: Inserted) -> bool:
+        """Whether it stands behind ``left``, which ``newer`` began with, as far as all nodes can tell."""
+        if self._is_later(item):
+            struct = _struct_at(item, done) or _struct_at(item, self._newer.inserted) or self._read(item)
+            return struct.kind == GC or left == (struct.origin if item[1] == struct.clock else (item[0], item[1] - 1))
+        return left is None or item == (left[0], left[1] + 1) or self._beginning().is_before(left, item)
+
+    def _is_later(self, item: Id) -> bool:
+        return item[1] >= self._cut.get(item[0], 0)
+
+    def _read(self, item: Id) -> Struct:
+        """Read what this client has inserted since the document began, as far as it was not read before."""
+        client, clock = item
+        newer = self._newer
+        structs = newer.inserted.setdefault(client, [])
+        known = {**newer.clocks(), client: structs[-1].end if structs else self._cut.get(client, 0)}
+        sections, _ = read_sections(newer.updates_after(encode_state_vector(known)), CLOCK_MAX)
+        structs += sections.get(client, [])
+        struct = _struct_at(item, newer.inserted)
+        if struct is None:
+            raise InvalidUpdate(f"nobody knows clock {clock} of client {client}")
+        return struct
+
+    def _beginning(self) -> Beginning:
+        if self._newer.beginning is None:
+            self._find(self._newer.state(), self._find_beginning())
+        assert self._newer.beginning is not None
+        return self._newer.beginning
+
+    def _find(self, state: bytes, steps: Steps[None]) -> None:
+        if self._may_wait and len(state) > AT_ONCE_BYTES_MAX:
+            raise Unplaced(steps)
+        at_once(steps)
+
+    def _find_places(self, older: Document) -> Steps[None]:
+        self._newer.places[older.dot] = yield from Places.find(older.state(), self._outline, self._cut)
+
+    def _find_beginning(self) -> Steps[None]:
+        self._newer.beginning = yield from Beginning.find(self._newer.state(), self._outline, self._cut)
 
 
 def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
@@ -103,23 +140,6 @@ def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
     structs = inserted.get(client, [])
     index = bisect_right(structs, clock, key=lambda struct: struct.clock) - 1
     return structs[index] if index >= 0 and clock < structs[index].end else None
-
-
-def _read(item: Id, document: Document, cut: Mapping[int, int]) -> Struct:
-    """Read what this client has inserted since the document began, as far as it was not read before."""
-    client, _ = item
-    structs = document.inserted.setdefault(client, [])
-    known = {**document.clocks(), client: structs[-1].end if structs else cut.get(client, 0)}
-    sections, _ = read_sections(document.updates_after(encode_state_vector(known)), CLOCK_MAX)
-    structs += sections.get(client, [])
-    struct = _struct_at(item, document.inserted)
-    if struct is None:
-        raise InvalidUpdate(f"nobody knows clock {item[1]} of client {client}")
-    return struct
-
-
-def _find_places(older: Document, state: bytes, newer: Document, member: Member) -> Steps[None]:
-    newer.places[older.dot] = yield from Places.find(state, newer.outline(), member.began_with())
 
 
 def find_out(attempt: Callable[[], object]) -> Steps[None]:

@@ -75,6 +75,39 @@ class Places:
         return found[index] if index >= 0 and clock < found[index][1] else None
 
 
+class Beginning:
+    """The characters that a document began with, as they stand in it."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self._runs = runs
+        self._numbers: dict[int, list[tuple[int, int]]] = {}
+        for number, run in enumerate(runs):
+            self._numbers.setdefault(run.client, []).append((run.clock, number))
+        for numbers in self._numbers.values():
+            numbers.sort()
+
+    @staticmethod
+    def find(state: bytes, document: Outline, cut: Mapping[int, int]) -> Steps[Beginning]:
+        """Those of the document of this state."""
+        runs = yield from _known((yield from _read_in_order(state)), document, cut)
+        return Beginning([run for run, _ in runs])
+
+    def is_before(self, one: Id, other: Id) -> bool:
+        """Whether the one stands before the other."""
+        return (self._number(one), one[1]) < (self._number(other), other[1])
+
+    def after(self, item: Id | None) -> Id | None:
+        """What stands right after it, or first; None: nothing does."""
+        number = -1 if item is None else self._number(item)
+        if item is not None and item[1] + 1 < self._runs[number].end:
+            return item[0], item[1] + 1
+        return (self._runs[number + 1].client, self._runs[number + 1].clock) if number + 1 < len(self._runs) else None
+
+    def _number(self, item: Id) -> int:
+        numbers = self._numbers[item[0]]
+        return numbers[bisect_right(numbers, item[1], key=lambda number: number[0]) - 1][1]
+
+
 def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:
     return (yield from (yield from WholeText.read(state, ROOT)).in_order())
 

@@ -67,7 +67,11 @@ def session(random: Random, edits: int) -> list[Typist]:
 
 def compacted(typist: Typist) -> tuple[Document, Member, int]:
     """The document that a compaction makes of what one of them has, and its size."""
-    made = at_once(forget(typist.doc.get_update(), 3, 5))
+    return compacted_of(typist.doc.get_update())
+
+
+def compacted_of(state: bytes) -> tuple[Document, Member, int]:
+    made = at_once(forget(state, 3, 5))
     return held(NEW, *made.updates), Member(1, encode_state_vector(made.cut)), sum(map(len, made.updates))
 
 
@@ -148,6 +152,12 @@ def test_a_late_edit_stays_between_what_its_author_saw_it_between() -> None:
         for update in late:
             newer.apply(passed(update, old, newer, member))
         assert newer.read() == "a93xc"
+
+    newer, member, _ = compacted(bob)
+    newer.apply(passed(carl.said(before), old, newer, member))
+    third, member, _ = compacted_of(newer.state())  # of which both are part
+    third.apply(passed(dora.said(told), old, third, member))
+    assert third.read() == "a93xc"
 
 
 def test_a_late_edit_beside_the_wrong_neighbours_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
