@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.snapshots.snapshot import Taking
+    from crdtsync.wire.yjs.encoding import Steps
 
 
 class Repaired(NamedTuple):
@@ -72,10 +73,21 @@ def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]
     return lost, removed
 
 
+def unite(replica: Replica, taken: Taking) -> Steps[None]:
+    """Find out, in steps, what becomes of the documents that both hold."""
+    documents = replica.documents
+    for dot, state in sorted(taken.documents.items()):
+        if state and documents.key_of(dot) is not None and documents.exists(dot):
+            ours = documents.get(dot, is_use=False).state()
+            taken.united[dot] = ours, (yield from united(dot, ours, state))
+            yield
+
+
 def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, bytes]]]:
     """Take in the documents that differ; the keys of these texts, and what is to be stored.
 
-    What cannot be united is written anew: by the node with the lower id, so that not both do it.
+    What cannot be united is written anew: by the node with the lower id, so that not both do it. What was edited since
+    :func:`unite` is left to the next comparison.
     """
     documents = replica.documents
     keys: set[str] = set()
@@ -88,7 +100,9 @@ def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, b
             states.append((document, documents.absorb(document, state)))
         else:
             here = documents.get(document, is_use=False)
-            whole = united(document, here.state(), state)
+            ours, whole = taken.united.get(document, (b"", None))
+            if ours != here.state():
+                continue
             if whole is None:
                 replica.alarms.journal("text_torn", space=replica.name, key=key, node=taken.node)
                 if replica.node < taken.node:

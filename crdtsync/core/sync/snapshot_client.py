@@ -25,7 +25,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.interface import SnapshotPartRow
-from crdtsync.core.sync.repair import Repaired, remove, repair
+from crdtsync.core.sync.repair import Repaired, remove, repair, unite
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Checks, Contradicted, SnapshotCheck
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
 from crdtsync.wire.change import SHORT_HASH_BYTES, Kind
@@ -294,7 +294,7 @@ class Taker:
         except CrdtSyncError as error:
             self._refuse(replica.name, receipt, error, now_s)
             return
-        receipt.finishing = taking.finish() if receipt.is_repair else _finishing(replica, taking)
+        receipt.finishing = _finishing(replica, taking, is_repair=receipt.is_repair)
         self._finish(receipt, receipt.finishing, now_s)
 
     def go_on(self, now_s: float) -> None:
@@ -626,9 +626,12 @@ def _node(link: Link) -> str:
     return link.hello.node
 
 
-def _finishing(replica: Replica, taking: Taking) -> Steps[None]:
+def _finishing(replica: Replica, taking: Taking, *, is_repair: bool) -> Steps[None]:
     """Check a snapshot of which all parts have come, and judge the states that it brings of texts that are held."""
     yield from taking.finish()
+    if is_repair:
+        yield from unite(replica, taking)
+        return
     for dot, state in sorted(taking.documents.items()):
         if state and replica.documents.exists(dot):
             yield from replica.documents.get(dot).judge(state)

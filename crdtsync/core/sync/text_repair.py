@@ -19,6 +19,7 @@ from crdtsync.core.text.join import begin
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
+from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
@@ -33,16 +34,21 @@ def held_elsewhere(document: Dot, state: bytes) -> Document:
     return Document(document, lambda _: (state, []))
 
 
-def united(document: Dot, ours: bytes, theirs: bytes) -> Document | None:
+def united(document: Dot, ours: bytes, theirs: bytes) -> Steps[Document | None]:
     """What becomes of two states of a document, as every node will load it; None: they differ also when each has taken
     in the other.
     """
     if ours == theirs:
-        return _lasting(document, ours)
+        return (yield from _lasting(document, ours))
     both: list[Document] = []
     for mine, other in ((ours, theirs), (theirs, ours)):
+        held = held_elsewhere(document, mine)
         try:
-            whole = _lasting(document, held_elsewhere(document, mine).absorb(other, is_new=False))
+            yield from held.judge(other)
+            yield
+            state = held.absorb(other, is_new=False)
+            yield
+            whole = yield from _lasting(document, state)
         except CrdtSyncError:
             return None
         if whole is None:
@@ -51,15 +57,18 @@ def united(document: Dot, ours: bytes, theirs: bytes) -> Document | None:
     return both[0] if both[0].content() == both[1].content() else None
 
 
-def _lasting(document: Dot, state: bytes) -> Document | None:
+def _lasting(document: Dot, state: bytes) -> Steps[Document | None]:
     """A document that reads the same when it was stored and loaded again; None: it never does.
 
     With forged neighbours the order may be another one each time.
     """
     held = held_elsewhere(document, state)
+    content = held.content()
     for _ in range(LOADS_MAX):
+        yield
         again = held_elsewhere(document, held.state())
-        if again.content() == held.content():
+        before, content = content, again.content()
+        if content == before:
             return held
         held = again
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pycrdt import Doc, Text
 
@@ -11,12 +13,13 @@ from crdtsync.core.crdt import entries
 from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
 from crdtsync.core.sync.text_repair import held_elsewhere, united
 from crdtsync.core.text.marker import named_document
-from crdtsync.core.text.yjs_library import text_in
+from crdtsync.core.text.yjs_library import text_in, whole_state
 from crdtsync.wire.change import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.messages import FEATURES
-from crdtsync.wire.yjs.encoding import at_once
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Steps, at_once
+from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
@@ -340,8 +343,28 @@ def test_a_text_that_reads_otherwise_each_time_it_is_loaded_is_not_united() -> N
         state = held_elsewhere(document, state).state()
         texts.append(at_once(text_in(state)))
     assert len({*texts}) > 1
-    found = united(document, state, state)
+    found = at_once(united(document, state, state))
     assert found is None or at_once(text_in(found.state())) == found.read()
+
+
+def test_long_texts_are_united_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_steps: Any) -> None:
+        raise AssertionError("in one go")
+
+    document, items = Dot(Writer(1), 1, 0), 4 * STEP_STRUCTS
+    items_of = [Item((5, clock), None, (5, clock - 1) if clock else None) for clock in range(items)]
+    common = update_of(items_of)
+    ours, theirs = (whole_state(common, [update_of([Item((client, 0), None, (5, items - 1))])]) for client in (6, 7))
+    monkeypatch.setattr("crdtsync.core.text.document.at_once", refuse)
+    whole: Any = None
+
+    def all_of_it() -> Steps[None]:
+        nonlocal whole
+        whole = yield from united(document, ours, theirs)
+
+    turns = len([*all_of_it()])
+    assert turns > 4 * items // STEP_STRUCTS
+    assert whole.read() == "a" * (items + 2)
 
 
 def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet) -> None:
