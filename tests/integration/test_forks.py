@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.blocking.text import Text
 from crdtsync.client.operations.batch import Batch
 from crdtsync.errors import InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
@@ -115,6 +116,30 @@ def test_a_merge_that_forgets_how_far_it_has_come_counts_twice(daemon: Daemon, m
             state.merge_space("trial")
             assert state.get("count") == count
         assert state.log("log") == ["b", "c", "c"]
+
+
+def test_a_text_whose_merge_was_cut_off_is_merged_by_the_next(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    with daemon.client("ann") as state:
+        state.text("text").set("one")
+        state.fork("trial")
+        fork = state.session(space="trial")
+        fork.text("text").set("one two")
+        write = Text.set
+
+        def write_and_die(text: Text, whole: str, **options: Any) -> None:
+            write(text, whole, **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Text, "set", write_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            state.merge_space("trial")
+        monkeypatch.undo()
+        fork.text("text").set("one two three")
+        assert state.merge_space("trial").left == {}
+        assert state.text("text").read() == "one two three"
+        state.text("text").set("mine")
+        fork.text("text").set("one two three four")
+        assert [*state.merge_space("trial").left] == ["text"]
 
 
 async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:

@@ -7,7 +7,7 @@ and appends to ``findings``; in ``default`` somebody sets ``plan`` to 3. Merging
 Two checkpoints hold both points of the fork: ``fork-trial`` in ``default``, and ``fork`` in ``trial``, made when
 everything has been copied. The map ``forks/trial`` in ``default`` has a field for each key that was merged, written in
 the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote. So a merge that is done
-twice, or was cut off, adds nothing twice.
+twice, or was cut off, adds nothing twice. A text is edited by changes of its own: ``begun`` is noted before them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,13 @@ class State(NamedTuple):
     items: list[LogItem]
 
 
+class Tried(NamedTuple):
+    """How far merges of a key have come: up to the point ``at``; ``text``: what one that was cut off made of a text."""
+
+    at: str | None
+    text: str | None
+
+
 def vector_seen(cut: str, space: str) -> Version:
     """The version of any key of one who has seen all that a token names."""
     return Version(vector=decode_token(cut)[space][1])
@@ -89,10 +96,12 @@ def is_carried(key: str) -> bool:
     return not key.startswith(LEFT_ALONE)
 
 
-def carry(batch: Batch, key: str, before: State | None, after: State | None, seen: str, elements: list[str]) -> None:
+def carry(
+    batch: Batch, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str]
+) -> None:
     """Add to a batch what makes of ``before`` what ``after`` is, by one who has ``seen`` so much of the key.
 
-    ``elements`` are the dots of what the log held in the batch's space when it was forked, by index.
+    ``elements`` are those that the log held at the fork: by their dots in the fork those in the batch's space.
 
     :raises InvalidRequest: it cannot be done; nothing was added.
     """
@@ -108,9 +117,9 @@ def carry(batch: Batch, key: str, before: State | None, after: State | None, see
     way(batch, key, before, after, seen)
     if before is not None and after.entry.kind == "log":
         left = {item.dot for item in after.items}
-        for item, dot in zip(before.items, elements, strict=False):
-            if item.dot not in left:
-                batch.remove(key, dot)
+        for item in before.items:
+            if item.dot in elements and item.dot not in left:
+                batch.remove(key, elements[item.dot])
 
 
 def _register(batch: Batch, key: str, _before: State | None, after: State, seen: str) -> None:

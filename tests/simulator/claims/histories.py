@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, copy_context
 from random import Random
@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
+from crdtsync import AsyncClient
 from crdtsync.client.aio import connection, stream
 from crdtsync.client.aio.methods import base
 from crdtsync.coordination import AsyncLease
@@ -305,7 +306,7 @@ def run_history(seed: int, *, by_quorum: bool = False, is_whole: bool = True) ->
     """
     history = History(seed, by_quorum=by_quorum, is_whole=is_whole)
     world = history.world
-    with _simulated(world, seed):
+    with simulated(world, seed):
         try:
             world.loop.run_until_complete(history.play())
         finally:
@@ -314,17 +315,21 @@ def run_history(seed: int, *, by_quorum: bool = False, is_whole: bool = True) ->
 
 
 def _close(history: History) -> None:
-    world = history.world
     for agent in history.agents:
-        agent.process.thaw(world.loop)
+        agent.process.thaw(history.world.loop)
+    end(history.world, [agent.client for agent in history.agents])
+
+
+def end(world: Machines | VoteMachines, clients: Iterable[AsyncClient]) -> None:
+    """Whatever still runs is cancelled, and all is closed."""
     tasks = asyncio.all_tasks(world.loop)
     world.loop.set_exception_handler(lambda *_: None)
     for task in tasks:
         task.cancel()
     if tasks:
         world.loop.run_until_complete(asyncio.wait(tasks, timeout=LIMIT_S))
-    for agent in history.agents:
-        world.loop.run_until_complete(agent.client.close())
+    for client in clients:
+        world.loop.run_until_complete(client.close())
     world.loop.run_until_complete(asyncio.sleep(1))
     for machine in world:
         if machine.is_up:
@@ -334,7 +339,7 @@ def _close(history: History) -> None:
 
 
 @contextmanager
-def _simulated(world: Machines | VoteMachines, seed: int) -> Iterator[None]:
+def simulated(world: Machines | VoteMachines, seed: int) -> Iterator[None]:
     """Clocks and randomness of the clients come from the world."""
 
     def clock_s(_id: object = None) -> float:

@@ -6,6 +6,7 @@
 KNOWN: dict[str, int] = {
     "a_backlog_is_forgotten_with_its_process": 1,
     "a_disk_that_went_back_is_the_same_to_its_clients": 114,
+    "a_merge_overwrites_what_it_has_not_seen": 1,
     "a_new_document_begins_without_late_edits": 118,
     "a_new_schema_is_not_told": 2,
     "a_removal_can_be_taken_back": 21,
@@ -99,4 +100,5 @@ KNOWN: dict[str, int] = {
     "whoever_is_shown_another_branch_moves": 0,
     "writes_sent_at_once_do_not_follow_each_other": 2,
     "writes_that_do_not_wait": 1,
+    "what_was_merged_is_noted_by_a_change_of_its_own": 7,
 }

@@ -16,6 +16,7 @@ from tests.simulator.clusters.player import plan_cluster
 from tests.simulator.cuts import run_cuts
 from tests.simulator.forks import run_forks
 from tests.simulator.histories import run_history
+from tests.simulator.merges import run_merges
 from tests.simulator.model import Broken
 
 SEEDS_MAX = 250
@@ -140,6 +141,17 @@ def fork_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
     return register
 
 
+def merge_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
+    """The same for one that the histories of merged forks are to find."""
+
+    def register(plant: Plant) -> Plant:
+        fault(says, breaks)(plant)
+        FAULTS[-1] = FAULTS[-1]._replace(how={}, play=run_merges)
+        return plant
+
+    return register
+
+
 def _play_cluster(seed: int) -> None:
     plan_cluster(seed, CLUSTER_STEPS).play()
 
@@ -179,6 +191,7 @@ def judge_of(said: str) -> str:
 
 
 _JUDGES = (
+    (r"after a merge", "what was written in a space and in its fork"),
     (r"after a fork", "what both branches of a fork wrote"),
     (r"in a short turn", "bounds"),
     (r"removal|removed|lets in|differ in the end", "membership"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.checkpoints import Checkpoint
-    from crdtsync.client.operations.forks import Merged, State
+    from crdtsync.client.operations.forks import Merged, State, Tried
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry, LogItem
 
@@ -58,7 +58,7 @@ class AsyncForkMethods(AsyncMethods):
             for entry in await past.entries(one, timeout=timeout):
                 if forks.is_carried(entry.key):
                     state = await carrying.state(past, entry)
-                    await carrying.carry(entry.key, None, state, forks.UNSEEN, [], None)
+                    await carrying.carry(entry.key, None, state, forks.UNSEEN, {}, None)
         await carrying.flush()
         note = json.dumps({"space": base.space, "checkpoint": at})
         return await fork.checkpoint(forks.FORKED, prefix=prefixes, note=note, timeout=timeout)
@@ -96,18 +96,24 @@ class AsyncForkMethods(AsyncMethods):
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
             record = records.get(key)
             before, after = old.get(key), new.get(key)
-            if record is not None:
-                before = await fork.session(at=record.value["at"]).entry(key, timeout=timeout)
+            at, earlier = None if record is None else record.value["at"], then
+            if at is not None:
+                earlier = fork.session(at=at)
+                before = await earlier.entry(key, timeout=timeout)
             if forks.is_same(before, after) or not forks.is_carried(key):
                 continue
             try:
                 if not dry_run:
-                    earlier = then if record is None else fork.session(at=record.value["at"])
                     was = await carrying.state(earlier, before) if before is not None else None
                     state = await carrying.state(today, after) if after is not None else None
-                    first = await past.log_items(key) if before is not None and before.kind == "log" else []
-                    elements = [item.dot for item in first] if record is None else []
-                    await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
+                    elements: dict[str, str] = {}
+                    if before is not None and before.kind == "log":
+                        pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
+                        elements = {there.dot: here.dot for there, here in pairs}
+                    begun = None if record is None else record.value.get("begun")
+                    text = await fork.session(at=begun).get(key) if begun is not None else None
+                    tried = forks.Tried(at, text)
+                    await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now, tried)
             except InvalidRequest as error:
                 merged.left[key] = error.message
             else:
@@ -176,14 +182,15 @@ class AsyncCarrying:
         return State(entry, value, items)
 
     async def carry(
-        self, key: str, before: State | None, after: State | None, seen: str, elements: list[str], point: str | None
-    ) -> None:
+        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str],
+        point: str | None, tried: Tried | None = None,
+    ) -> None:  # fmt: skip
         """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
         from crdtsync.client.operations import forks
 
         alone, version = self._new_batch(), None
         if after is not None and after.entry.kind == "text":
-            await self._carry_text(key, before, after)
+            await self._carry_text(key, before, after, point, tried)
         elif after is not None and after.entry.kind == "blob":
             version = await self._carry_blob(key, after, seen)
         else:
@@ -201,13 +208,19 @@ class AsyncCarrying:
             return {}
         return {"if_absent": True} if self._version is None else {"if_version": self._version}
 
-    async def _carry_text(self, key: str, before: State | None, after: State) -> None:
+    async def _carry_text(
+        self, key: str, before: State | None, after: State, point: str | None, tried: Tried | None
+    ) -> None:
         text = self._target.text(key)
         there = await text.read(timeout=self._timeout_s)
         if there == after.value:
             return
-        if there != ("" if before is None else before.value):
+        if there != ("" if before is None else before.value) and (tried is None or there != tried.text):
             raise InvalidRequest("its text was edited here too since then")
+        if self._records is not None and tried is not None:  # edits are changes of their own: see Tried
+            note = {"at": tried.at, "seen": None, "begun": point}
+            self._batch.merge(self._records, {key: note}, seen=None, **self._condition())
+            await self.flush()
         await text.set(after.value, timeout=self._timeout_s)
 
     async def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
