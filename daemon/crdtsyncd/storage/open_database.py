@@ -94,7 +94,7 @@ def set_up(db: sqlite3.Connection) -> None:
         "wal_autocheckpoint = 0",
         "temp_store = MEMORY",
         f"secure_delete = {SECURE_DELETE}",
-        "cache_size = -16384",
+        "cache_size = -8192",
         f"busy_timeout = {BUSY_TIMEOUT_MS}",
         f"journal_size_limit = {WAL_CHECKPOINT_BYTES}",  # begun anew, the WAL is cut to this: larger means more in it
     ):
