@@ -122,11 +122,17 @@ async def in_flight(store: Store, count: int) -> Figures:
 
 
 def crowd(opener: Callable[[], Blocking], count: int) -> Figures:
-    """:data:`CROWD` processes that begin together; each writes one value after another."""
+    """:data:`CROWD` processes that begin together; each writes one value after another.
+
+    :raises ServerError: one of them has ended, or could not begin.
+    """
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])  # once, and not by each process of each crowd
     with ProcessPoolExecutor(CROWD, context, _join_crowd, (context.Barrier(CROWD),)) as pool:
-        found = list(pool.map(_of_crowd, [opener] * CROWD, [count] * CROWD))
+        try:
+            found = list(pool.map(_of_crowd, [opener] * CROWD, [count] * CROWD))
+        except RuntimeError as error:  # of a broken barrier, or pool
+            raise ServerError(f"one of {CROWD} client processes has failed: {error!r}") from None
     took_s = max(end_s for _, end_s, _ in found) - min(start_s for start_s, _, _ in found)
     times = [time_s for _, _, of_one in found for time_s in of_one]
     return {CROWD_WRITES: len(times) / took_s, CROWD_P99: percentile(times, 0.99) * 1e6}

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ async def test_a_step_that_ignores_its_end_is_told_and_left() -> None:
     with pytest.raises(ServerError, match="the first read"):
         await measures.within("the first read", 0.01, stubborn())
     released.set()
+
+
+@pytest.mark.slow
+def test_a_client_process_that_ends_fails_the_step_and_not_the_benchmark() -> None:
+    with pytest.raises(ServerError, match="client processes"):
+        measures.crowd(partial(os._exit, 1), 1)
 
 
 def test_a_table_has_a_row_for_each_figure_and_a_column_for_each_system() -> None:
