@@ -189,13 +189,11 @@ class Replica:
     def _load_entries(self) -> None:
         stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.values.doubt_all(stored)
-        self.note_reserved(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
-        reserved = [entry.key for entry in stored if entry.key[0] == "_"]
+        reserved = [entry for entry in stored if entry.key[0] == "_"]
         self.entries.load(stored)
+        self.note_reserved(reserved)
         self.texts.load(markers)
-        self.checkpoints.note(reserved)
-        self._note_uploads(reserved)
         self.schemas.take_retold()  # nobody has been told anything else
 
     def read_anew(self, row: SpaceRow) -> None:
@@ -233,10 +231,11 @@ class Replica:
 
     def note_reserved(self, entries: Sequence[Entry]) -> None:
         """Entries have come or gone, not by changes: what reserved keys declare may be another."""
-        self.schemas.note_entries(entries)
-        self.purges.note_entries(entries)
-        self.checkpoints.note(entry.key for entry in entries)
-        self._note_uploads(entry.key for entry in entries if entry.key[0] == "_")
+        reserved = [entry for entry in entries if entry.key[0] == "_"]
+        self.schemas.note_entries(reserved)
+        self.purges.note_entries(reserved)
+        self.checkpoints.note(entry.key for entry in reserved)
+        self._note_uploads(entry.key for entry in reserved)
 
     def _note_uploads(self, keys: Iterable[str]) -> None:
         for key in dict.fromkeys(keys):
