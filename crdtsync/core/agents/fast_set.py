@@ -145,7 +145,7 @@ def plain_set(
         if len(held) > 1 or gone.kind != _REGISTER or gone.attrs is not None:
             return None
     seen = args.get("seen")
-    if seen is not None and (gone is None or seen != known_version_text(gone.hlc, *gone.dot)):
+    if seen is not None and (gone is None or seen != known_version_text(*gone.order)):
         return None
     if not is_storable(value):
         return None
@@ -207,7 +207,7 @@ def _commit(
     writer, seq = replica.next_dot()
     hashed = value_hash(value)
     removes = () if gone is None else (gone.dot,)
-    removed = [part for dot in removes for part in dot]
+    removed = [*removes[0]] if removes else []
     op = new_row(Op, (key, None, Kind.REGISTER, value, hashed, removes, None, is_blind, None, 0))
     deps = replica.deps() if replica.since_own else ()
     hlc = replica.clock.tick(now_ms)
@@ -218,20 +218,21 @@ def _commit(
     flat_deps = [part for dep in deps for part in dep] if deps else []
     header = pack([FORMAT, writer, seq, flat_deps, change.prev_hash, hlc, agent, idempotency, [plain_op], None])
     replica.codec.seal_one(change, header, value, hashed)
-    applied = replica.apply(change, now_ms, own=True)
+    applied = replica.put(change, gone, now_ms)
     replica.since_own.clear()
     return applied
 
 
 def _described(replica: Replica, entry: Entry) -> dict[str, Any]:
-    writer, seq, n = entry.dot
+    writer = entry.writer
+    hlc, _, seq, n = entry.order
     return {
         "kind": "register",
         "value": entry.value,
         "dot": f"{writer}.{seq}.{n}",
         "agent": entry.agent,
         "node": replica.node_of(writer),
-        "time": hlc_ms(entry.hlc),
+        "time": hlc_ms(hlc),
         "confidence": None,
         "meta": None,
         "ttl": None,

@@ -7,7 +7,7 @@ from typing import Any
 from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.storage.interface import OutcomeRow, Storage
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import Version, decode_version
 
@@ -31,7 +31,8 @@ class Outcomes:
         self._uncommitted[client, number] = result
         if len(stored) > OUTCOME_BYTES_MAX:
             stored = pack(without_replaced(result))
-        return OutcomeRow(client, number % OUTCOMES_PER_CLIENT_MAX, number, now_ms, stored)
+        row: OutcomeRow = new_row(OutcomeRow, (client, number % OUTCOMES_PER_CLIENT_MAX, number, now_ms, stored))
+        return row
 
     def earlier(self, client: bytes, number: int) -> dict[str, Any] | None:
         """What this write was answered before; None: it never came, or too long ago."""

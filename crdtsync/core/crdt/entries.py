@@ -370,7 +370,7 @@ class Entries:
         self._digest = 0
         self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
         self._unsubtracted: list[Entry] = []  # removed, and still in `_digest`
-        self._unhashed: OrderedDict[Dot, Entry] = OrderedDict()  # live entries that came since and `_digest` lacks
+        self._unhashed: OrderedDict[Entry, bool] = OrderedDict()  # live ones that came since and `_digest` lacks
 
     def __len__(self) -> int:
         """How many keys have entries."""
@@ -382,7 +382,7 @@ class Entries:
         if not self.is_summed:
             self.sum_up(len(self._unsummed) + len(self._unsubtracted))
         if self._unhashed:
-            self._digest = (self._digest + sum([entry.digest for entry in self._unhashed.values()])) % DIGEST_MODULUS
+            self._digest = (self._digest + sum([entry.digest for entry in self._unhashed])) % DIGEST_MODULUS
             self._unhashed.clear()
         return self._digest
 
@@ -480,7 +480,7 @@ class Entries:
         """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
         gone = self._take_out(key, removes)
         if len(gone) > REMOVED_AT_ONCE_MAX:
-            hashed = [entry for entry in gone if self._unhashed.pop(entry.dot, None) is None]
+            hashed = [entry for entry in gone if not self._unhashed.pop(entry, False)]
             self._unsubtracted += hashed
         else:
             for entry in gone:
@@ -523,13 +523,13 @@ class Entries:
 
     def _hash_later(self, entry: Entry) -> None:
         """Most entries of keys that are written often go before anybody asks for the digest."""
-        self._unhashed[entry.dot] = entry
+        self._unhashed[entry] = True
         if len(self._unhashed) > UNHASHED_ENTRIES_MAX:
-            _, oldest = self._unhashed.popitem(last=False)  # of a dict it would take longer for each one gone before
+            oldest, _ = self._unhashed.popitem(last=False)  # of a dict it would take longer for each one gone before
             self._digest = (self._digest + oldest.digest) % DIGEST_MODULUS
 
     def _unhash(self, entry: Entry) -> None:
-        if self._unhashed.pop(entry.dot, None) is None:
+        if not self._unhashed.pop(entry, False):
             self._digest = (self._digest - entry.digest) % DIGEST_MODULUS
 
     def _forget(self, key: str) -> None:

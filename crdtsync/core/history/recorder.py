@@ -196,7 +196,7 @@ class HistoryRecorder:
         """
         batch, op = self._ledger.batch, change.ops[dot.n]
         self._replica.values.died(gone)
-        hlc, agent, removes = change.hlc, change.agent, pack([*gone.dot])
+        hlc, agent, removes = change.hlc, change.agent, pack(flat_removes(op.removes))
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
         self._keep(op.key, position, [(gone, None, position, reason, removal)])

@@ -506,6 +506,16 @@ class Replica:
             effects = [self._apply_op(change, 0, ops[0], position, now_ms, own)]
         else:
             effects = [self._apply_op(change, n, op, position, now_ms, own) for n, op in enumerate(ops)]
+        return self._applied(change, position, own, effects)
+
+    def put(self, change: Change, gone: Entry | None, now_ms: int) -> Applied:
+        """The same of an own change with one operation, a register's value in the place of ``gone``, which is all that
+        the key holds.
+        """
+        position = self._advance(change, now_ms, own=True)
+        return self._applied(change, position, True, [self._put(change, 0, gone, position, now_ms)])
+
+    def _applied(self, change: Change, position: int, own: bool, effects: list[Effect]) -> Applied:
         self.caps.note(self, effects)
         applied: Applied = new_row(Applied, (self.name, change, position, own, effects))
         return applied
@@ -529,9 +539,8 @@ class Replica:
             if change.writer == self.writer:
                 self.retire_writer()
         ledger.batch.own_changes += own
-        ledger.batch.changes.append(
-            ChangeRow(position, self.id, change.writer, change.seq, change.hash, change.body, now_ms)
-        )
+        row = (position, self.id, change.writer, change.seq, change.hash, change.body, now_ms)
+        ledger.batch.changes.append(new_row(ChangeRow, row))
         return position
 
     def retire_writer(self) -> None:
