@@ -188,11 +188,10 @@ class AgentConnection(asyncio.BufferedProtocol):
             self._sink.log("agent_refused", level="warning", conn=self.conn, reason=error.message)
             self._refuse(error)
             return
-        for payload in frames:
-            if _is_large(len(payload)):
-                self._end_large()
-            else:
-                self._backlog_bytes += len(payload)
+        if frames and self._is_begun:  # it alone: no more is read than it lacks
+            self._end_large()
+        else:
+            self._backlog_bytes += sum(map(len, frames))
         self._backlog.extend(frames)
         begun_bytes = self._reader.begun_bytes
         if _is_large(begun_bytes) and not self._is_begun:
@@ -225,7 +224,7 @@ class AgentConnection(asyncio.BufferedProtocol):
 
     def _next_request(self) -> bytes:
         payload = self._backlog.popleft()
-        if _is_large(len(payload)):
+        if self._charged_bytes and _is_large(len(payload)):
             self._charged_bytes -= len(payload)
             self._sink.large_requests.give_back(self._uid, len(payload))
         else:
@@ -254,7 +253,7 @@ class AgentConnection(asyncio.BufferedProtocol):
         for _ in range(min(TURN_REQUESTS_MAX, len(backlog))):
             if not self.conn or self._paused_by_peer or not self._sink.may_go_on(self, self._go_on):
                 break
-            if _is_large(len(backlog[0])) and self._sink.is_turn_full():
+            if self._charged_bytes and _is_large(len(backlog[0])) and self._sink.is_turn_full():
                 break  # others have asked for much at the same moment
             if answered_bytes >= WRITE_BUFFER_BYTES_MAX:
                 break  # whether it takes its replies shows when these are written

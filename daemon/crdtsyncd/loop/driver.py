@@ -310,12 +310,12 @@ class Driver:
         return conn
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
-        replies, rows = self._node.desk.replies, self._node.rows_to_write
-        before = len(replies)
+        node, replies, is_counted = self._node, self._node.desk.replies, self._gate.is_counting
+        before, rows = len(replies), node.rows_to_write if is_counted else 0
         self.feed(new_row(AgentFrame, (conn, payload)))
-        after = len(replies)
-        self._gate.wrote(self._agents.get(conn), self._node.rows_to_write - rows)
-        if after == before + 1:
+        if is_counted:
+            self._gate.wrote(self._agents.get(conn), node.rows_to_write - rows)
+        if len(replies) == before + 1:
             return len(replies[before].data)
         return sum([len(reply.data) for reply in replies[before:]])
 
@@ -378,9 +378,11 @@ class Driver:
         if conn in self._doorstep:
             self._doorstep.asked(conn, self._peers[conn], data)
         else:
-            rows = self._node.rows_to_write
+            node, is_counted = self._node, self._gate.is_counting
+            rows = node.rows_to_write
             self.feed(PeerFrame(conn, data))
-            self._gate.wrote(self._peers.get(conn), self._node.rows_to_write - rows)
+            if is_counted:
+                self._gate.wrote(self._peers.get(conn), node.rows_to_write - rows)
             self.times.at_once()
 
     def _bound(self, conn: int, join: Join) -> bytes:

@@ -38,9 +38,14 @@ class WriteGate:
         """Whether somebody has written since it was open, and may have to wait."""
         return bool(self._rows)
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether what a request or message brings now is to be told."""
+        return bool(self._rows) or self._store().is_crowded
+
     def wrote(self, who: object, rows: int) -> None:
-        """A request or message has brought so many rows."""
-        if rows > 0 and (self._rows or self._store().is_crowded):
+        """One has brought so many rows."""
+        if rows > 0:
             self._rows[who] = self._rows.get(who, 0) + rows
 
     def lets_through(self, who: object, then: Callable[[], object]) -> bool:

@@ -407,6 +407,8 @@ class Store(Upkeep):
         """Whether those who write much are to wait until all rows are in their tables: too many are on their way, or
         somebody waits who finds no end of them else. Without room on the disk nobody is to wait for that.
         """
+        if not (self._is_awaited or self._is_crowded or self._backlog.count >= BACKLOG_RECORDS_MAX):
+            return False
         if self.backlog_position is None or self._is_stuck:
             self._is_crowded = self._is_awaited = False
         elif self._is_awaited or self._backlog.count >= BACKLOG_RECORDS_MAX:

@@ -44,8 +44,9 @@ def test_what_was_written_before_there_was_a_crowd_does_not_count() -> None:
     store = Store()
     store.is_crowded = False
     gate = WriteGate(lambda: store)
-    gate.wrote("heavy", 10_000)
+    before = gate.is_counting
     store.is_crowded = True
+    assert (before, gate.is_counting) == (False, True)
     assert gate.lets_through("heavy", lambda: None)
 
 
