@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
+from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
@@ -25,7 +26,6 @@ from crdtsync.core.storage.interface import (
     DocumentStateRow,
     DocumentTrim,
     EntryRow,
-    HeadRow,
     HistoryDrop,
     HistoryTrim,
     LogTrim,
@@ -121,13 +121,13 @@ _KEYS = {  # of tables without row numbers
 _LOG, _BYTES, _HISTORY, _DOCUMENTS = range(4)
 
 
-def _heads(batch: Batch) -> list[HeadRow]:
+def _heads(batch: Batch) -> list[tuple[Any, ...]]:
     """The heads that a batch makes, the last of each writer the highest.
 
     A writer may advance by changes, then by a snapshot, then by changes again.
     """
-    heads = [HeadRow(row.space, row.writer, row.seq, row.hash, row.position) for row in batch.changes]
-    return sorted([*batch.heads, *heads], key=lambda head: head.seq) if batch.heads else heads
+    heads: list[tuple[Any, ...]] = [(*row[1:5], row[0]) for row in batch.changes]
+    return sorted([*batch.heads, *heads], key=itemgetter(2)) if batch.heads else heads
 
 
 class Writing:
@@ -141,7 +141,7 @@ class Writing:
         self.db = db
         self.backlog = backlog
         self.sizes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-        self._heads: dict[tuple[int, int], HeadRow] = {}
+        self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._clocks: dict[int, int] = {}
 
     def add(self, batch: Batch) -> None:
@@ -217,7 +217,7 @@ class Writing:
                 self.db.executemany(statement, rows[start : start + STEP_ROWS])
                 yield
         self._clocks.update({space: hlc for hlc, space in batch.clocks})
-        self._heads.update({(head.space, head.writer): head for head in _heads(batch)})
+        self._heads.update({row[:2]: row for row in _heads(batch)})
         for change in batch.changes:
             size = self.sizes[change.space]
             size[_LOG] += 1
@@ -236,8 +236,9 @@ class Writing:
         many = self.db.executemany
         for start in range(0, len(batch.entries), STEP_ROWS):
             some = batch.entries[start : start + STEP_ROWS]
-            many(_INSERT_ENTRY, [_entry_row(row) for row in some])
-            long = [(row.row, row.value) for row in some if is_long(row.value)]
+            rows = [_entry_row(row) for row in some]
+            many(_INSERT_ENTRY, rows)
+            long = [(entry.row, entry.value) for entry, row in zip(some, rows, strict=True) if row[-1] is not None]
             if long:
                 many(_INSERT_VALUE, long)
             yield
@@ -486,11 +487,6 @@ def are_many(entry_rows: int) -> bool:
     return entry_rows > DIRECT_ROWS_MAX
 
 
-def is_long(value: bytes | None) -> bool:
-    """Whether a value has a row of its own."""
-    return value is not None and len(value) > INLINE_BYTES_MAX
-
-
 def _names(removes: tuple[Dot, ...] | RemoveRange, order: Order) -> bool:
     """Whether what an operation removes names the entry at this place."""
     _, writer, seq, n = order
@@ -500,7 +496,10 @@ def _names(removes: tuple[Dot, ...] | RemoveRange, order: Order) -> bool:
 
 
 def _entry_row(row: EntryRow) -> tuple[object, ...]:
-    value, value_bytes = (None, len(row.value or b"")) if is_long(row.value) else (row.value, None)
+    """As the table has it; last, how many bytes its value has, if that has a row of its own."""
+    value, value_bytes = row.value, None
+    if value is not None and len(value) > INLINE_BYTES_MAX:
+        value_bytes, value = len(value), None
     return (*row[:8], row.hlc.to_bytes(8, "big"), row.agent, value, *row[11:], value_bytes)
 
 

@@ -101,7 +101,7 @@ def parts_of_two_snapshots_are_mixed(patch: Patches):
 def an_older_head_is_written_last(patch: Patches):
     """A snapshot and what follows it come in one commit, and the disk forgets the latter."""
     heads = writes._heads
-    patch.setattr(writes, "_heads", lambda batch: sorted(heads(batch), key=lambda head: -head.seq))
+    patch.setattr(writes, "_heads", lambda batch: sorted(heads(batch), key=lambda head: -head[2]))
 
 
 @fault("ought to be")
