@@ -62,6 +62,7 @@ def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_pa
     state = pair[1].client()
     assert state.get("crewai/flows/report-17")["method"] == "write"
     assert state.keys("crewai/pending/") == []
+    assert {past.fate for past in state.history("crewai/flows/report-17")} == {"live", "replaced"}
 
 
 def test_a_flow_goes_on_with_a_model_elsewhere_only_where_the_program_says_so(daemon: Daemon, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ class CrdtFlowPersistence(FlowPersistence):
             return None
         state, context, llm = newest_readable(self._state, entry, _pending)
         self._check(flow_uuid, llm)
+        self._state.get(self._key(FLOWS, flow_uuid))  # the same state: the next step goes on from it
         return state, context
 
     def _check(self, flow_uuid: str, llm: Any) -> None:
