@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,24 @@ def test_what_texts_have_documents_have(daemon: Daemon) -> None:
     assert board.get() == {"title": "three"}
     state.delete("board")
     assert (board.get(), board.get("title", "none")) == ({}, "none")
+
+
+async def test_a_path_is_observed_on_another_host(pair: Cluster) -> None:
+    """And what changes elsewhere in the document, or in a key that begins alike, is not told."""
+    async with AsyncClient(pair[0].socket, agent="ann") as ann, AsyncClient(pair[1].socket, agent="bob") as bob:
+        board = ann.doc("board")
+        titles = bob.doc("board").observe("columns/0/title", "none")
+        assert isinstance(titles, AsyncGenerator)
+        assert await anext(titles) == "none"
+        await board.set("columns", [{"title": "todo", "cards": []}])
+        assert await anext(titles) == "todo"
+        await board.insert("columns/0/cards/-", "write the plan")
+        await ann.doc("board/2").set("columns", [{"title": "another"}])
+        await board.set("columns/0/title", "now")
+        assert await anext(titles) == "now"
+        await board.delete("columns/0")
+        assert await anext(titles) == "none"
+        await titles.aclose()
 
 
 async def test_with_asyncio_and_without_rights(daemon: Daemon) -> None:

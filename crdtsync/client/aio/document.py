@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.session.request_context import Condition
+from crdtsync.wire.codec import pack
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.text.operations import TextOperations
@@ -40,6 +43,23 @@ class AsyncDocument:
         """
         timeout_s = limit_s(timeout, self._session.timeout_s)
         return await self._session.run(self._operations.doc_get(self.key, path, default, after, timeout_s), timeout_s)
+
+    async def observe(
+        self, path: Path = "", default: Any = None, *, timeout: Seconds | None = None
+    ) -> AsyncIterator[Any]:
+        """What stands at ``path`` now, as :meth:`get` gives it, and then whenever it has become another value.
+
+        Values that come and go while the last one is looked at are left out. ``timeout`` is that of a watch.
+        """
+        shown: bytes | None = None
+        async with self._session.watch(self.key, timeout=timeout) as events:
+            async for event in events:
+                if event.key not in (None, self.key):
+                    continue
+                value = await self.get(path, default, after=event.token)
+                if pack(value) != shown:
+                    shown = pack(value)
+                    yield value
 
     async def set(
         self,
