@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +26,8 @@ def set_aside(old: Store, data_dir: Path, keeps: bool) -> Path | None:
     old.set_aside(place)
     if keeps:
         return place
+    import shutil  # seldom needed, and it brings compressors along
+
     shutil.rmtree(place, ignore_errors=True)
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import re
 from pathlib import Path
 
@@ -23,6 +22,8 @@ def release_start_pages() -> int:
     Most of it only the start needed. What is used comes back at once, from the page cache. With OpenSSL twice, the Yjs
     library and SQLite that is 12 MB of resident memory, measured. Only code that is as in its file is touched.
     """
+    import ctypes  # here and below: not before the first agents are served
+
     try:
         maps = Path("/proc/self/smaps").read_text(encoding="utf-8", errors="surrogateescape")
         madvise = ctypes.CDLL(None).madvise
@@ -44,7 +45,6 @@ class MemoryGuard:
 
     def __init__(self) -> None:
         self._peak_bytes = 0
-        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; others give back by themselves
 
     async def check(self, used_bytes: int) -> bool:
         """Give back what has been freed since the last peak, if that is much; whether it did."""
@@ -52,6 +52,9 @@ class MemoryGuard:
             self._peak_bytes = max(self._peak_bytes, used_bytes)
             return False
         self._peak_bytes = used_bytes
-        if self._trim is not None:
-            await asyncio.to_thread(self._trim, 0)
+        import ctypes
+
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; others give back by themselves
+        if trim is not None:
+            await asyncio.to_thread(trim, 0)
         return True

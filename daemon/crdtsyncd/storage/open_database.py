@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import sqlite3
@@ -174,4 +173,6 @@ def abandon(db: sqlite3.Connection) -> None:
         db.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
         db.close()
     else:
+        import ctypes  # for this alone
+
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # so that not even the end of the process closes it
