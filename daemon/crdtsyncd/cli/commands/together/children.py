@@ -115,9 +115,9 @@ def until_told(run: Callable[[], Result], end: Callable[[int], object]) -> Resul
     with told, teller:
         teller.setblocking(False)
         signal.set_wakeup_fd(teller.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                signal.signal(number, lambda *_: None)  # its number is a byte for ``told``
+        stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup: when the terminal is closed it goes on
+        for number in (signal.SIGTERM, signal.SIGINT, *([] if stays else [signal.SIGHUP])):
+            signal.signal(number, lambda *_: None)  # its number is a byte for ``told``
         try:
             with ThreadPoolExecutor(1) as pool:
                 future = pool.submit(run)
