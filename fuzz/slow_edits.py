@@ -297,7 +297,9 @@ def main() -> int:
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}", flush=True)
     tried, best = climb(arguments.inputs, seed, arguments.seconds)
-    print(f"{tried:,} inputs; " + ", ".join(f"{name} {took_s * 1000:.0f} ms" for name, (took_s, _) in best.items()))
+    print(f"{tried:,} inputs")
+    for name, (took_s, plan) in best.items():
+        print(f"  {name} {took_s * 1000:.0f} ms: {plan}")
     found = [name for name, (took_s, _) in best.items() if took_s > LIMITS_S[name]]
     for name in found:
         print(f"  FOUND {name} over {LIMITS_S[name]} s: {best[name][1]}")
