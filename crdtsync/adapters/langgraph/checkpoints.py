@@ -346,8 +346,10 @@ class Written:
             return None if known is None else [known[order] for order in sorted(known) if known[order][1] in channels]
 
 
-def _taken(task: object, channel: object, kind: object, data: bytes) -> Taken:
-    return str(task), str(channel), str(kind), bytes(data)
+def _taken(task: object, channel: object, kind: object, data: object) -> Taken:
+    if not isinstance(data, bytes):  # of an integer, bytes would make so many
+        raise TypeError(f"{type(data).__name__} in the place of what a task has written")
+    return str(task), str(channel), str(kind), data
 
 
 def _size(write: Taken) -> int:

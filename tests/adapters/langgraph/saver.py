@@ -31,6 +31,7 @@ from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
+from crdtsync.adapters.langgraph.records import pack
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
@@ -221,6 +222,21 @@ def test_what_is_no_record_is_skipped(junk: str, saver: CrdtSaver, state: Client
         saver = CrdtSaver(state)
         assert found(saver, thread("t")).config == first
         assert [each.config for each in saver.list(None)] == [first]
+
+
+@pytest.mark.parametrize("took", [7, [7], [["task", "lines", "msgpack", 10**12]], [["task"]]])
+def test_what_no_checkpoint_can_have_taken_in(took: Any, saver: CrdtSaver, state: Client) -> None:
+    older = put(saver, thread("t"), {"text": "x"})
+    newer = put(saver, older, {"text": "y"}, step=1)
+    (key,) = state.keys("langgraph/checkpoints/", limit=1, reverse=True)
+    kind, data = saver.serde.dumps_typed(
+        {"checkpoint": empty_checkpoint(), "metadata": {}, "channels": [], "took": took}
+    )
+    for write in pack(key, "langgraph/parts/t/@/", data, type=kind):
+        state.set(write.key, write.value)
+    assert found(saver, thread("t")).config == older
+    with pytest.raises(DamagedCheckpoint, match="says nothing of a checkpoint"):
+        saver.get_tuple(newer)
 
 
 def test_keys_that_no_saver_has_made_are_left_out(saver: CrdtSaver, state: Client) -> None:
