@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.storage.interface import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
+from crdtsync.core.storage.interface import (
+    Batch,
+    DocumentDrop,
+    DocumentStateRow,
+    DocumentTrim,
+    DocumentUpdateRow,
+)
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
@@ -49,6 +55,11 @@ PASSED_ON = CHANGE_OPS_MAX + 1
 TAKEN_IN = 2 * PASSED_ON
 """Likewise what a new document has taken in of older ones."""
 
+PASSES_A_TURN = 60
+"""How often edits of others are made in newer documents in a turn; each takes some 0.2 ms. What is more waits."""
+TAKING_IN = 5
+"""So often that counts for which a new document looks for what it lacks of an older one."""
+
 _TEXT = int(Kind.TEXT)
 
 
@@ -65,13 +76,25 @@ class _Edit(NamedTuple):
 class TextEdits:
     """Of one replica. ``torn`` are documents that are to be written anew, as another replica holds them."""
 
-    __slots__ = ("_documents", "_ledger", "_refused", "_replica", "_skipped", "_waiting", "torn")
+    __slots__ = (
+        "_documents",
+        "_ledger",
+        "_passes",
+        "_passes_of",
+        "_refused",
+        "_replica",
+        "_skipped",
+        "_waiting",
+        "torn",
+    )
 
     def __init__(self, replica: Replica, ledger: Ledger) -> None:
         self.torn: dict[Dot, bytes] = {}
         self._replica = replica
         self._documents = replica.documents
         self._ledger = ledger
+        self._passes = 0
+        self._passes_of: Batch | None = None  # the turn in which they were
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
@@ -185,22 +208,35 @@ class TextEdits:
 
     def _is_to_be_passed(self, edits: Iterable[_Edit]) -> Iterator[Dot]:
         """A document of which edits are made in newer ones too, if it takes a while to find out where they stand there:
-        that is done in the turns that follow.
+        that is done in the turns that follow. Likewise if much was passed on in this turn.
         """
         for edit in edits:
-            family = None if edit.is_beginning else self._family(edit.document, edit.dot, edit.op)
-            if family is not None:
+            family = self._family(edit.document, edit.dot, edit.op)
+            if family is not None and self._passed(0) >= PASSES_A_TURN:
+                self._documents.prepare(edit.document, _next_turn())
+                yield edit.document
+                return
+            if family is not None and not edit.is_beginning:
                 steps = self.find_out_after(family, edit.document, edit.update)
                 for _ in steps:
                     self._documents.prepare(edit.document, steps)
                     yield edit.document
                     return
 
+    def _passed(self, times: int) -> int:
+        """Note that so often something was passed on; how often that was in this turn."""
+        if self._passes_of is not self._ledger.batch:
+            self._passes, self._passes_of = 0, self._ledger.batch
+        self._passes += times
+        return self._passes
+
     def find_out_after(self, family: Family, document: Dot, update: bytes) -> Steps[None]:
         """What it takes to make an edit of a document in the newer ones too."""
         older = self._documents.get(document)
         for dot in filter(self._documents.exists, family.after(document)):
             newer, member = self._documents.get(dot), family.members[dot]
+            if older.is_ready and newer.is_ready and max(older.size_bytes, newer.size_bytes) <= AT_ONCE_BYTES_MAX:
+                continue
             yield from find_out(partial(passed, update, older, newer, member, may_wait=True))
 
     def find_out_before(self, family: Family, newer: Document) -> Steps[None]:
@@ -283,6 +319,7 @@ class TextEdits:
                 if is_begun_here:
                     self._take_in_older(newer, family, dot, position, change.agent)
                 else:
+                    self._passed(1)
                     member, older = family.members[newer], self._documents.get(document)
                     passed_on = passed(update, older, self._documents.get(newer), member)
                     self._documents.apply(newer, passed_on)
@@ -305,6 +342,7 @@ class TextEdits:
         """What ``newer`` lacks of the older documents of its text; whether there was anything."""
         lacked = 0
         for older in filter(self._documents.exists, family.before(newer)):
+            self._passed(TAKING_IN)
             member = family.members[newer]
             update = missing_from(self._documents.get(older), self._documents.get(newer), member)
             if update is not None:
@@ -406,6 +444,10 @@ class TextEdits:
         self._documents.drop(dot)
         batch.document_drops.append(DocumentDrop(space, *dot))
         return True
+
+
+def _next_turn() -> Steps[None]:
+    yield
 
 
 def _is_edit_of(op: Op, document: Dot) -> bool:

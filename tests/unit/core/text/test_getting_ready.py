@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pycrdt import Doc, Text
 
+from crdtsync.core.interface import Ready
+from crdtsync.core.text import apply_edits
 from crdtsync.core.text import document as module
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot
@@ -15,7 +17,7 @@ from crdtsync.wire.yjs.lib0 import written_uint
 from crdtsync.wire.yjs.validator import InvalidUpdate
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
-from tests.fleet.editor import texts_of
+from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
 
@@ -340,3 +342,38 @@ def test_such_an_edit_that_comes_amid_the_compaction_is_taken_in(pair: Fleet) ->
     assert agent.ask("text_read", key="t")["document"] != document
     assert texts_of(a) == texts_of(b) == ["aaaLATE" + "a" * (ITEMS // 2 - 3)]
     assert a.alarms == b.alarms == set()
+
+
+def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
+    apart: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = apart["a"], apart["b"]
+    wire = apart.link("a", "b")
+    here, there = Editor(a), Editor(b)
+    here.append("begin end")
+    apart.sync()
+    there.read()
+    wire.close()
+    for _ in range(10):
+        here.read()
+        here.edit(5, 5, " gone")
+        here.edit(5, 10, "")
+        here.compact()
+    for number in range(60):
+        there.edit(5, 5, f" late{number}")
+    passed: list[int] = []
+    deliver = Host.deliver
+
+    def count(host: Host, ready: Ready) -> None:
+        rows = ready.persist.document_updates if host is a else ()
+        passed.append(sum(row.by_n >= apply_edits.PASSED_ON for row in rows))
+        deliver(host, ready)
+
+    monkeypatch.setattr(Host, "deliver", count)
+    apart.link("a", "b")
+    apart.run(2.0)
+    assert sum(passed) == 600
+    assert max(passed) < 70
+    (text,) = texts_of(a)
+    assert [text] == texts_of(b)
+    assert sorted(text.split()) == sorted(["begin", "end", *(f"late{number}" for number in range(60))])
