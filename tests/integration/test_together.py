@@ -339,6 +339,7 @@ def test_the_commands(daemon: Daemon, tmp_path: Path):
         assert run.process.wait() == 0
     with shell.start("on", "mine/*", "--role", "m", "--agent", "ann", "--", "true") as run:
         wait_until(lambda: daemon.client("writer").get("progress/m"))
+        daemon.client("ann").set("mine/0", 1, meta={"caused_by": ["m"]})  # as the command itself does: no word of it
         daemon.client("ann").set("mine/1", 1)
         assert run.process.stderr is not None
         assert run.process.stderr.readline().startswith(b"crdtsync: mine/1 and other changes by ann are left alone")

@@ -64,7 +64,7 @@ class AsyncReaction:
         self._every_host = every_host
         self.is_stopped = False
         self.on_own: Callable[[Event], object] | None = None
-        """Called with a change that is left alone since it is by this agent itself."""
+        """Called with a change that is left alone since it is by this agent itself, and that did not come of this."""
         self.handled = 0
         self.loops = 0
 
@@ -110,11 +110,11 @@ class AsyncReaction:
     async def _handle(self, event: Event, lease: AsyncLease) -> None:
         if event.key is None or not self._pattern.matches(event.key):
             return
+        causes = causes_of(event.meta)
         if event.agent == lease.agent and not self._own:
-            if self.on_own is not None:
+            if self.on_own is not None and self._role not in causes:
                 await call(self.on_own, event)
             return
-        causes = causes_of(event.meta)
         if causes.count(self._role) >= self._rounds or len(causes) >= CAUSES_MAX:
             await self._stop_loop(event, causes)
             return

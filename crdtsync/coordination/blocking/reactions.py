@@ -66,7 +66,7 @@ class Reaction:
         self._every_host = every_host
         self.is_stopped = False
         self.on_own: Callable[[Event], object] | None = None
-        """Called with a change that is left alone since it is by this agent itself."""
+        """Called with a change that is left alone since it is by this agent itself, and that did not come of this."""
         self.handled = 0
         self.loops = 0
 
@@ -112,11 +112,11 @@ class Reaction:
     def _handle(self, event: Event, lease: Lease) -> None:
         if event.key is None or not self._pattern.matches(event.key):
             return
+        causes = causes_of(event.meta)
         if event.agent == lease.agent and not self._own:
-            if self.on_own is not None:
+            if self.on_own is not None and self._role not in causes:
                 call(self.on_own, event)
             return
-        causes = causes_of(event.meta)
         if causes.count(self._role) >= self._rounds or len(causes) >= CAUSES_MAX:
             self._stop_loop(event, causes)
             return
