@@ -83,6 +83,15 @@ async def test_a_path_is_observed_on_another_host(pair: Cluster) -> None:
         await board.delete("columns/0")
         assert await anext(titles) == "none"
         await titles.aclose()
+        absent = object()  # which no value can be
+        cards = bob.doc("board").observe("cards", absent)
+        assert isinstance(cards, AsyncGenerator)
+        assert await anext(cards) is absent
+        await board.set("cards", 1)
+        assert await anext(cards) == 1
+        await board.delete("cards")
+        assert await anext(cards) is absent
+        await cards.aclose()
 
 
 async def test_with_asyncio_and_without_rights(daemon: Daemon) -> None:

@@ -51,14 +51,15 @@ class AsyncDocument:
 
         Values that come and go while the last one is looked at are left out. ``timeout`` is that of a watch.
         """
-        shown: bytes | None = None
+        shown: bytes | None = b""
         async with self._session.watch(self.key, timeout=timeout) as events:
             async for event in events:
                 if event.key not in (None, self.key):
                     continue
                 value = await self.get(path, default, after=event.token)
-                if pack(value) != shown:
-                    shown = pack(value)
+                packed = None if value is default else pack(value)  # a default may be what no value can be
+                if packed != shown:
+                    shown = packed
                     yield value
 
     async def set(
