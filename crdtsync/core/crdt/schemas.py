@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from crdtsync.causality import TIME_MS_MAX
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_policies import LWW, POLICIES, Policy, newest_wins
 from crdtsync.errors import InvalidEncoding, InvalidRequest
@@ -71,6 +72,16 @@ NO_RULES = WriteRules()
 
 
 MARK = "mark"
+SINCE = "since"
+"""The version of a schema, and when it was declared first, where it was declared again with other rules."""
+
+
+def since_ms(plain: dict[str, Any]) -> int | None:
+    """When the version in a schema's fields was declared first, if they say so: a peer may have written anything."""
+    match plain.get(SINCE):
+        case [version, ms] if version == plain.get("version") and type(ms) is int and 0 <= ms <= TIME_MS_MAX:
+            return ms
+    return None
 
 
 def _positive(plain: object) -> int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
-from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, Schema, history_cap, schema_of
+from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, SINCE, Schema, history_cap, schema_of, since_ms
 from crdtsync.core.crdt.sliding import SLIDING
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
@@ -30,8 +30,6 @@ JSON_BYTES_MAX = 1024 * 1024
 REFUSE = "refuse"
 WRITERS_MAX = 64
 """Writers that a schema may name"""
-SINCE = "since"
-"""The version of a schema, and when it was declared first, where it was declared again with other rules."""
 SCHEMAS_MAX = 1000
 """Schemas of a space when one more is set; merging takes what others have set."""
 
@@ -61,9 +59,8 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
         raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
     if plain != there or len(held) > 1:
         if before is not None and plain.get("version", 0) == there.get("version"):
-            since = before.plain.get(SINCE)
-            is_known = type(since) is list and since[:1] == [plain["version"]]
-            plain[SINCE] = since if is_known else [plain["version"], hlc_ms(held[-1].hlc)]
+            since = since_ms(before.plain)
+            plain[SINCE] = [plain["version"], hlc_ms(held[-1].hlc) if since is None else since]
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)
         draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), gone, None))

@@ -188,12 +188,11 @@ class DeclaredSchemas:
 
     def follows(self, entry: Entry) -> bool:
         """Whether a value was written since the version was declared first, and fits: commands say no version."""
+        from crdtsync.core.crdt.schemas import since_ms
+
         schema = self._declared[self.pattern_of(entry.key)]
-        match schema.fields.get("since"):  # it was declared again, with other rules
-            case [version, int(ms)] if version == schema.version:
-                declared: datetime | None = datetime.fromtimestamp(ms / 1000, UTC)
-            case _:
-                declared = schema.time
+        since = since_ms(schema.fields)  # it was declared again, with other rules
+        declared = schema.time if since is None else datetime.fromtimestamp(since / 1000, UTC)
         is_later = entry.time is not None and declared is not None and entry.time >= declared
         return is_later and not any(self.of_value(entry.key, entry.value))
 

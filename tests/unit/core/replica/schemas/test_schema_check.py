@@ -9,6 +9,7 @@ import pytest
 from crdtsync.core.kinds.json_schema import JSON_SCHEMA_BYTES_MAX, STEPS_MAX, WORK_MAX, JsonSchema, compiled
 from crdtsync.core.replica.schemas.declare import JSON_BYTES_MAX
 from crdtsync.errors import InvalidRequest, QuotaExceeded, SchemaMismatch, TooLarge
+from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from tests.fleet.replicas import Site, sites
 
@@ -160,6 +161,16 @@ def test_a_version_that_is_declared_again_with_other_rules_says_since_when_it_is
     assert first[0] == 2
     assert declared(version=2, ttl=5000) == declared(version=2) == first
     assert declared(version=3) is None, "that is another version"
+
+
+@pytest.mark.parametrize("since", [2**62, -1, True, "x", None])
+def test_what_is_no_time_is_not_kept_as_one(since: object) -> None:
+    """A peer may write anything."""
+    (site,) = sites("a")
+    site.forge((None, Kind.REGISTER, {"policy": "lww", "version": 2, "since": [2, since]}), key="_schema/k")
+    declare(site, "k", version=2, ttl=5000)
+    (found,) = site.replica.schemas.all()
+    assert found.plain["since"] == [2, site.now_ms]
 
 
 # -- what is declared -------------------------------------------------------------------------------------------
