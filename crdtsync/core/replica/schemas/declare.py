@@ -21,6 +21,8 @@ from crdtsync.wire.patterns import check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.reads.operations import Reader
     from crdtsync.core.replica.change_draft import Draft
@@ -59,8 +61,7 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
         raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
     if plain != there or len(held) > 1:
         if before is not None and plain.get("version", 0) == there.get("version"):
-            since = since_ms(before.plain)
-            plain[SINCE] = [plain["version"], hlc_ms(held[-1].hlc) if since is None else since]
+            plain[SINCE] = [plain["version"], _declared_ms(held, before)]
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)
         draft.add(Op(key, None, Kind.REGISTER, value, value_hash(value), gone, None))
@@ -154,6 +155,17 @@ def _check_version(before: Schema | None, plain: dict[str, Any]) -> None:
     now = None if before is None or before.rules is None else before.rules.version
     if now is not None and plain.get("version", 0) < now:
         raise InvalidRequest(f"the schema has version {now}: give that, or a higher one; or remove the schema first")
+
+
+def _declared_ms(held: Sequence[Entry], newest: Schema) -> int:
+    """When the version was declared first; of siblings, on any of the hosts that declared it."""
+    times = []
+    for entry in held:
+        schema = schema_of(newest.pattern, [entry])
+        if schema is not None and schema.plain.get("version") == newest.plain["version"]:
+            since = since_ms(schema.plain)
+            times += [hlc_ms(entry.hlc)] if since is None else [hlc_ms(entry.hlc), since]
+    return min(times)
 
 
 def schemas(reader: Reader, args: Arguments) -> object:

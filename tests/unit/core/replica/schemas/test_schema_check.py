@@ -11,6 +11,7 @@ from crdtsync.core.replica.schemas.declare import JSON_BYTES_MAX
 from crdtsync.errors import InvalidRequest, QuotaExceeded, SchemaMismatch, TooLarge
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from tests.fleet.clock import START_MS
 from tests.fleet.replicas import Site, sites
 
 FINDING = {
@@ -171,6 +172,28 @@ def test_what_is_no_time_is_not_kept_as_one(since: object) -> None:
     declare(site, "k", version=2, ttl=5000)
     (found,) = site.replica.schemas.all()
     assert found.plain["since"] == [2, site.now_ms]
+
+
+def test_of_two_that_declared_a_version_apart_the_first_one_says_since_when_it_is_there() -> None:
+    """Also where that one had declared it before, and also where the other one says nothing of a version."""
+    a, b, c = sites("a", "b", "c")
+    a.now_ms += 1000
+    b.now_ms += 2000
+    for site in (a, b):
+        declare(site, "k", version=2, ttl=site.now_ms)
+    declare(c, "k")
+    a.sync(b, c)
+    a.now_ms += 5000
+    declare(a, "k", version=2, ttl=5000)
+    b.now_ms += 1000
+    declare(b, "k", version=2, ttl=6000)
+    b.sync(a)
+    b.now_ms += 5000
+    declare(b, "k", version=2, ttl=7000)
+    for site in (a, b):
+        (found,) = site.replica.schemas.all()
+        assert found.plain["since"] == [2, START_MS + 1000]
+        a.sync(b)
 
 
 # -- what is declared -------------------------------------------------------------------------------------------
