@@ -60,7 +60,7 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
     if "json" in plain and others + len(plain["json"]) > JSON_BYTES_MAX:
         raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
     if plain != there or len(held) > 1:
-        if before is not None and plain.get("version", 0) == there.get("version"):
+        if before is not None and "version" in plain and plain["version"] == there.get("version"):
             plain[SINCE] = [plain["version"], _declared_ms(held, before)]
         value = pack(plain)
         gone = tuple(entry.dot for entry in held)

@@ -174,6 +174,14 @@ def test_what_is_no_time_is_not_kept_as_one(since: object) -> None:
     assert found.plain["since"] == [2, site.now_ms]
 
 
+def test_a_version_0_that_a_peer_made_up_gives_way() -> None:
+    (site,) = sites("a")
+    site.forge((None, Kind.REGISTER, {"policy": "lww", "version": 0}), key="_schema/k")
+    declare(site, "k", ttl=5000)
+    (found,) = site.replica.schemas.all()
+    assert found.plain == {"policy": "lww", "refuse_lower": False, "ttl": 5000}
+
+
 def test_of_two_that_declared_a_version_apart_the_first_one_says_since_when_it_is_there() -> None:
     """Also where that one had declared it before, and also where the other one says nothing of a version."""
     a, b, c = sites("a", "b", "c")
