@@ -120,7 +120,7 @@ def check_caps(world: World) -> None:
         world.pass_time(seconds)
         for host in world.up():
             if host.store is not None:
-                host.store.settle()  # as a daemon does after a tenth of a second, and then slice by slice
+                host.store.settle()  # as a daemon does after a quarter of a second, and then slice by slice
                 while host.store.backlog_records and host.store.bring_some_in():
                     pass
         settle(world, lambda: is_quiet(world))

@@ -342,6 +342,8 @@ class Store(Upkeep):
         db = self._connection
         try:
             if not db.in_transaction:
+                if self._journal.has_taken:
+                    self._count()  # SQLite took the transaction back by itself, as where a read failed amid it
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("BEGIN IMMEDIATE")
             is_expected = self.backlog_position is not None
@@ -467,11 +469,11 @@ class Store(Upkeep):
 
     def _count(self) -> None:
         """A transaction may have been rolled back: look at what is counted in memory."""
+        self._writing = self._steps = None
         self._outcomes.count()
         self._backlog.look()
         self._journal.take_back()
         self.quarantine.look()
-        self._writing = self._steps = None
 
     # -- from the backlog into the tables ------------------------------------------------------------------------
 

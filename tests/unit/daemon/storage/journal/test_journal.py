@@ -464,3 +464,29 @@ def test_a_disk_that_fills_amid_a_transaction_takes_nothing_along(store: Store) 
     assert counters(store) == counters_by_sum(store)
     assert store._outcomes.rows == 4
     assert synchronous(store) == FULL
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_transaction_that_sqlite_takes_back_by_itself_loses_nothing(
+    store: Store, tmp_path: Path, goes_on: bool
+) -> None:
+    """As it does where a mere read amid it fails."""
+    for number in range(1, 100):
+        store.commit(write(number))
+        store.settle_some()
+    assert store._journal.has_taken
+    store._connection.rollback()
+    last = 100
+    if goes_on:
+        for number in range(100, 200):
+            store.commit(write(number))
+            store.settle_some()
+        last = 200
+    store.close()
+    again = open_store(tmp_path)
+    try:
+        assert rows_of_others(again) == last - 1
+        assert again.quarantine.count == 0
+        assert counters(again) == counters_by_sum(again)
+    finally:
+        again.close()
