@@ -142,6 +142,21 @@ def test_a_text_whose_merge_was_cut_off_is_merged_by_the_next(daemon: Daemon, mo
         assert [*state.merge_space("trial").left] == ["text"]
 
 
+def test_a_key_of_another_kind_since_the_fork_stops_no_merge(daemon: Daemon) -> None:
+    with daemon.client("ann") as state:
+        state.set("a", "register")
+        state.fork("trial")
+        fork = state.session(space="trial")
+        fork.delete("a")
+        fork.append("a", 1)
+        state.merge_space("trial")
+        fork.append("a", 2)
+        fork.set("b", "behind it")
+        merged = state.merge_space("trial")
+        assert (merged.left, merged.written) == ({}, ["a", "b"])
+        assert (state.log("a"), state.get("b")) == ([1, 2], "behind it")
+
+
 async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket, agent="ann") as state:
         await state.text("text").set("one")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, KindMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +95,8 @@ class AsyncForkMethods(AsyncMethods):
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
             record = records.get(key)
-            before, after = old.get(key), new.get(key)
+            began_as = before = old.get(key)
+            after = new.get(key)
             at, earlier = None if record is None else record.value["at"], then
             if at is not None:
                 earlier = fork.session(at=at)
@@ -107,14 +108,14 @@ class AsyncForkMethods(AsyncMethods):
                     was = await carrying.state(earlier, before) if before is not None else None
                     state = await carrying.state(today, after) if after is not None else None
                     elements: dict[str, str] = {}
-                    if before is not None and before.kind == "log":
+                    if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                         pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
                         elements = {there.dot: here.dot for there, here in pairs}
                     begun = None if record is None else record.value.get("begun")
                     text = await fork.session(at=begun).get(key) if begun is not None else None
                     tried = forks.Tried(at, text)
                     await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now, tried)
-            except InvalidRequest as error:
+            except (InvalidRequest, KindMismatch) as error:
                 merged.left[key] = error.message
             else:
                 (merged.removed if after is None else merged.written).append(key)
