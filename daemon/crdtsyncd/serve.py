@@ -162,8 +162,10 @@ class Service:
         await asyncio.sleep(AGENTS_FIRST_S)
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        found = await asyncio.to_thread(import_module, "crdtsyncd.peers.cluster_runtime")
-        sys.setswitchinterval(usual_s)
+        try:
+            found = await asyncio.to_thread(import_module, "crdtsyncd.peers.cluster_runtime")
+        finally:
+            sys.setswitchinterval(usual_s)
         with self._driver.times.work("release"):
             release_start_pages()
         fleet: ClusterRuntime = found.ClusterRuntime(self._config, self._driver)
