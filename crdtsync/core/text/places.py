@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Id, Steps
+from crdtsync.wire.yjs.lib0 import InvalidUpdate
 from crdtsync.wire.yjs.order import Run
 from crdtsync.wire.yjs.rewriting import WholeText
 from crdtsync.wire.yjs.validator import Outline
@@ -93,19 +94,29 @@ class Beginning:
         return Beginning([run for run, _ in runs])
 
     def is_before(self, one: Id, other: Id) -> bool:
-        """Whether the one stands before the other."""
+        """Whether the one stands before the other.
+
+        :raises InvalidUpdate: the document did not begin with one of them, although its lineage says so.
+        """
         return (self._number(one), one[1]) < (self._number(other), other[1])
 
     def after(self, item: Id | None) -> Id | None:
-        """What stands right after it, or first; None: nothing does."""
+        """What stands right after it, or first; None: nothing does.
+
+        :raises InvalidUpdate: as in :meth:`is_before`.
+        """
         number = -1 if item is None else self._number(item)
         if item is not None and item[1] + 1 < self._runs[number].end:
             return item[0], item[1] + 1
         return (self._runs[number + 1].client, self._runs[number + 1].clock) if number + 1 < len(self._runs) else None
 
     def _number(self, item: Id) -> int:
-        numbers = self._numbers[item[0]]
-        return numbers[bisect_right(numbers, item[1], key=lambda number: number[0]) - 1][1]
+        client, clock = item
+        numbers = self._numbers.get(client, [])
+        index = bisect_right(numbers, clock, key=lambda number: number[0]) - 1
+        if index < 0 or clock >= self._runs[numbers[index][1]].end:
+            raise InvalidUpdate(f"the document did not begin with clock {clock} of client {client}")
+        return numbers[index][1]
 
 
 def _read_in_order(state: bytes) -> Steps[list[tuple[Run, Run]]]:

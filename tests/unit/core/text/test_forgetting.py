@@ -168,6 +168,31 @@ def test_a_late_edit_beside_the_wrong_neighbours_is_seen(monkeypatch: pytest.Mon
         test_a_late_edit_stands_where_its_forgotten_neighbours_stood()
 
 
+def test_a_lineage_that_claims_what_its_document_did_not_begin_with_is_refused() -> None:
+    """Only a forged one does: what it names came later."""
+    ann = Typist(1)
+    ann.text.insert(0, "ac")
+    old, newer = held(OLD, ann.doc.get_update()), held(NEW, ann.doc.get_update())
+    forged = Member(1, encode_state_vector({1: 2, 2: 100, 4: 100}))
+
+    def edit(number: int, at: int, piece: str) -> None:
+        typist = Typist(number)
+        typist.doc.apply_update(old.state())
+        before = typist.doc.get_state()
+        typist.text.insert(at, piece)
+        update = typist.said(before)
+        late = passed(update, old, newer, forged)
+        old.apply(update)
+        newer.apply(late)
+
+    edit(2, 1, "x")
+    edit(3, 2, "y")
+    edit(4, 1, "z")
+    assert newer.read() == "azxyc"
+    with pytest.raises(InvalidValue, match="did not begin with clock 0 of client 4"):
+        edit(5, 2, "w")
+
+
 def test_two_compactions_at_once_take_each_others_edits() -> None:
     ann, bob = Typist(1), Typist(2)
     ann.text.insert(0, "one two three")
