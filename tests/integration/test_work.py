@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,15 @@ def test_a_worker_that_is_told_to_end_gives_its_task_back(daemon: Daemon, tmp_pa
     assert shell.ok("work", "tasks/**", "--drain", "--", "true") == "tasks/1: done"
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Whoever runs the tests under ``nohup`` has them ignore the end of the terminal, and so what they start."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_what_the_terminal_says_goes_to_the_worker_which_ends_all_that_its_command_has_started(
     daemon: Daemon, tmp_path: Path, number: signal.Signals
