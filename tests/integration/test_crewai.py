@@ -51,6 +51,10 @@ def test_of_what_cannot_be_read_the_value_before_counts(daemon: Daemon) -> None:
     passes(NAME, "unreadable.py", SOCKET=daemon.socket)
 
 
+def test_two_programs_that_go_on_with_one_flow_at_once(daemon: Daemon) -> None:
+    passes(NAME, "at_once.py", SOCKET=daemon.socket)
+
+
 def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_path: Path) -> None:
     """The program of the how-to page, on two hosts."""
     program = program_of_the_page("CrdtFlowPersistence", tmp_path / "report.py")

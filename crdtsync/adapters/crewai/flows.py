@@ -98,12 +98,13 @@ class CrdtFlowPersistence(FlowPersistence):
 
         :raises ValueError: it would ask a model elsewhere than ``llm_settings`` says, or nothing there can be read.
         """
+        # The next step replaces the state itself, so that is read too, and first: what comes after it stays unread.
+        self._state.get(self._key(FLOWS, flow_uuid))
         entry = self._state.entry(self._key(PENDING, flow_uuid))
         if entry is None:
             return None
         state, context, llm = newest_readable(self._state, entry, _pending)
         self._check(flow_uuid, llm)
-        self._state.get(self._key(FLOWS, flow_uuid))  # the same state: the next step goes on from it
         return state, context
 
     def _check(self, flow_uuid: str, llm: Any) -> None:

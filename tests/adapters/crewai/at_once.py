@@ -1,0 +1,37 @@
+"""Two programs that go on with one flow at once; run by tests/integration/test_crewai.py."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from crewai.flow.async_feedback.types import PendingFeedbackContext
+
+from crdtsync import Client
+from crdtsync.adapters.crewai import CrdtFlowPersistence
+
+SOCKET = os.environ["SOCKET"]
+
+
+def test_what_another_has_stored_while_this_one_read_stays_beside_it() -> None:
+    class Slow(Client):
+        def entry(self, key: str, **more: Any) -> Any:
+            found = super().entry(key, **more)
+            quick.clear_pending_feedback("17")
+            quick.save_state("17", "send", {"by": "quick"})
+            return found
+
+    with Client(SOCKET, agent="quick") as client, Slow(SOCKET, agent="slow") as another:
+        quick, slow = CrdtFlowPersistence(client), CrdtFlowPersistence(another)
+        context = PendingFeedbackContext(
+            flow_id="17", flow_class="Report", method_name="review", method_output="x", message="?",
+            requested_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )  # fmt: skip
+        quick.save_pending_feedback("17", context, {"by": "both"})
+        found = slow.load_pending_feedback("17")
+        assert found is not None
+        assert found[0] == {"by": "both"}
+        slow.save_state("17", "send", {"by": "slow"})
+        fates = {past.value["state"]["by"]: past.fate for past in client.history("crewai/flows/17")}
+        assert fates == {"both": "replaced", "quick": "live", "slow": "live"}
