@@ -47,6 +47,10 @@ _OWN_VERSION = re.compile(r"/\d{10}\.[0-9a-f]{12}$")
 Typed = tuple[str, bytes]
 Taken = tuple[str, str, str, bytes]
 """What a task has written: its id, the channel, and the value as it was encoded."""
+Order = tuple[str, str, int]
+"""The place of a write among others, as LangGraph applies them: the task's path and id, and the number of the write."""
+ByRun = dict[int | None, dict[Order, Taken]]
+"""What runs of this process have written, and (None) what was read."""
 
 _FIXED = frozenset((NoneType, bool, int, float, str, bytes))
 """Types of values that nobody can change, so one serves all who read it."""
@@ -77,6 +81,12 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
     """The thread and the namespace that a configuration names."""
     configurable = config["configurable"]
     return str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
+
+
+def run_of(config: RunnableConfig) -> int:
+    """What no other run of this process has while this one goes on; 0 for what is not part of a run."""
+    runtime = config["configurable"].get("__pregel_runtime")
+    return 0 if runtime is None else id(runtime)
 
 
 def config_of(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
@@ -156,7 +166,7 @@ class Layout:
         parent = config["configurable"].get("checkpoint_id")
         record = {"checkpoint": rest, "metadata": said, "channels": channels}
         if parent and (deltas := set(metadata.get("counters_since_delta_snapshot") or ()) - values.keys()):
-            record["took"] = self.written.of((thread, namespace, parent), deltas)
+            record["took"] = self.written.of((thread, namespace, parent), run_of(config), deltas)
         self.written.begin(thread, namespace, checkpoint["id"])
         kind, data = serde.dumps_typed(record)
         run = said.get("run_id")
@@ -180,11 +190,11 @@ class Layout:
         """The keys of what a task has written. A value stays what it first was; errors and the like are replaced."""
         thread, namespace = place_of(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
+        after, run = (thread, namespace, checkpoint_id), run_of(config)
         for place, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, place)
             kind, data = self._encoded(serde, value, channel)
-            order = task_path, task_id, index
-            self.written.add((thread, namespace, checkpoint_id), order, (task_id, channel, kind, data), is_own=True)
+            self.written.add(after, run, (task_path, task_id, index), (task_id, channel, kind, data))
             yield from pack(
                 self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
                 self.parts(thread, namespace),
@@ -278,7 +288,7 @@ class Layout:
                 task_id, index = self.names(key)[3:]
                 order = str(head["path"]), task_id, int(index)
                 found.append((order, (task_id, head["channel"], value)))
-                self.written.add(place, order, (task_id, head["channel"], *typed), is_own=False)
+                self.written.add(place, None, order, (task_id, head["channel"], *typed))
             except (KeyError, ValueError) as error:
                 raise DamagedCheckpoint(f"{key} says nothing of a task: {error!r}") from error
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
@@ -300,13 +310,13 @@ class Layout:
 class Written:
     """What tasks have written after the checkpoints that this process has gone on from lately.
 
-    Two hosts that go on from one checkpoint give their tasks the same names there, so of what both have written only
+    Two runs that go on from one checkpoint give their tasks the same names there, so of what both have written only
     one is found. Most channels do not mind: a checkpoint names their values. A delta channel is rebuilt from what was
     written, so a checkpoint also says itself what it took in.
     """
 
     def __init__(self) -> None:
-        self._after: OrderedDict[tuple[str, ...], dict[tuple[str, str, int], Taken]] = OrderedDict()
+        self._after: OrderedDict[tuple[str, ...], ByRun] = OrderedDict()
         self._forgotten: OrderedDict[tuple[str, ...], None] = OrderedDict()  # else they would seem to begin anew
         self._bytes = 0
         self._lock = Lock()
@@ -316,15 +326,18 @@ class Written:
         with self._lock:
             self._known(checkpoint)
 
-    def add(self, checkpoint: tuple[str, ...], order: tuple[str, str, int], write: Taken, *, is_own: bool) -> None:
-        """Something was written: by this process, in the place of what it has read there, or by another one."""
+    def add(self, checkpoint: tuple[str, ...], run: int | None, order: Order, write: Taken) -> None:
+        """Something was written by a run of this process, or (None) read: of that, what was read first stays."""
         with self._lock:
             known = self._known(checkpoint)
-            if known is not None and (is_own or order not in known):
-                self._bytes += _size(write) - (_size(known[order]) if order in known else 0)
-                known[order] = write
+            if known is None:
+                return
+            of_run = known.setdefault(run, {})
+            if run is not None or order not in of_run:
+                self._bytes += _size(write) - (_size(of_run[order]) if order in of_run else 0)
+                of_run[order] = write
 
-    def _known(self, checkpoint: tuple[str, ...]) -> dict[tuple[str, str, int], Taken] | None:
+    def _known(self, checkpoint: tuple[str, ...]) -> ByRun | None:
         if checkpoint in self._forgotten:
             return None
         if checkpoint not in self._after:
@@ -333,17 +346,26 @@ class Written:
         self._after.move_to_end(checkpoint)
         while self._bytes > KEPT_BYTES and len(self._after) > 1:
             oldest, gone = self._after.popitem(last=False)
-            self._bytes -= sum(map(_size, gone.values()), KEPT_OVERHEAD)
+            self._bytes -= sum((_size(write) for each in gone.values() for write in each.values()), KEPT_OVERHEAD)
             self._forgotten[oldest] = None
             if len(self._forgotten) > FORGOTTEN_MAX:
                 self._forgotten.popitem(last=False)
         return self._after[checkpoint]
 
-    def of(self, checkpoint: tuple[str, ...], channels: set[str]) -> list[Taken] | None:
-        """All that was written to these channels, in LangGraph's order; None: that is no longer known."""
+    def of(self, checkpoint: tuple[str, ...], run: int, channels: set[str]) -> list[Taken] | None:
+        """All that a run wrote to these channels, and found there of other tasks, in LangGraph's order.
+
+        None: that is no longer known.
+        """
         with self._lock:
             known = self._after.get(checkpoint)
-            return None if known is None else [known[order] for order in sorted(known) if known[order][1] in channels]
+            if known is None:
+                return None
+            own = known.get(run, {})
+            tasks = {task for _, task, index in own if index >= 0}
+            read = {order: write for order, write in known.get(None, {}).items() if order[1] not in tasks}
+            took = {**read, **own}
+            return [took[order] for order in sorted(took) if took[order][1] in channels]
 
 
 def _taken(task: object, channel: object, kind: object, data: object) -> Taken:

@@ -7,10 +7,12 @@ import operator
 import os
 import zlib
 from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
+from threading import Barrier
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
 
@@ -357,6 +359,42 @@ def test_delta_channels_of_two_that_update_one_checkpoint_at_once(state: Client)
     for reader in (graph(CrdtSaver(state)), late, quick):
         shown = [reader.get_state(end).values["lines"] for end in ends]
         assert shown == [["begun", "quick"], ["begun", "late"], ["begun", "late", "later"]]
+
+
+def test_delta_channels_of_two_runs_that_one_saver_serves_at_once(state: Client) -> None:
+    """Both go on from one checkpoint, and have written, and read what is there, before either makes the next one."""
+
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    class Together(CrdtSaver):
+        def put(self, config: Any, *arguments: Any) -> Any:
+            if config["configurable"].get("checkpoint_id") == begun["configurable"]["checkpoint_id"]:
+                both.wait()
+                self.get_tuple(begun)
+            return super().put(config, *arguments)
+
+    def step(_: Fields) -> list[Command[Any]]:
+        both.wait()
+        return [Command(update={"lines": [name]}) for name in names.pop()]
+
+    def graph(saver: CrdtSaver) -> Any:
+        builder = StateGraph(Fields)
+        builder.add_node("step", step)
+        builder.add_edge(START, "step")
+        return builder.compile(checkpointer=saver, interrupt_before=["step"])
+
+    both, begun, names = Barrier(2, timeout=60), thread("t", checkpoint_id=""), [["one"], ["two", "and more"]]
+    saver = Together(state)
+    run = graph(saver)
+    run.invoke({"lines": ["begun"]}, thread("t"))
+    begun = run.get_state(thread("t")).config
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(run.invoke, None, thread("t")) for _ in names]
+        told = sorted(each.result()["lines"] for each in runs)
+    assert told == [["begun", "one"], ["begun", "two", "and more"]]
+    for reader in (run, graph(CrdtSaver(state))):
+        assert sorted(reader.get_state(end).values["lines"] for end in saver.branches(thread("t"))) == told
 
 
 def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state: Client) -> None:
