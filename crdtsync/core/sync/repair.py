@@ -8,6 +8,7 @@ Texts that cannot be united are written anew (:mod:`crdtsync.core.sync.text_repa
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import covers
@@ -78,8 +79,11 @@ def unite(replica: Replica, taken: Taking) -> Steps[None]:
     documents = replica.documents
     for dot, state in sorted(taken.documents.items()):
         if state and documents.key_of(dot) is not None and documents.exists(dot):
-            ours = documents.get(dot, is_use=False).state()
-            taken.united[dot] = ours, (yield from united(dot, ours, state))
+            here = documents.get(dot, is_use=False)
+            ours, content = here.state(), here.content()
+            whole = yield from united(dot, ours, state)
+            both = None if whole is None else b"" if whole.content() == content else whole.state()
+            taken.united[dot] = _hash(ours), both
             yield
 
 
@@ -99,20 +103,23 @@ def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, b
         if not documents.exists(document):
             states.append((document, documents.absorb(document, state)))
         else:
-            here = documents.get(document, is_use=False)
-            ours, whole = taken.united.get(document, (b"", None))
-            if ours != here.state():
+            ours, both = taken.united.get(document, (b"", None))
+            if ours != _hash(documents.get(document, is_use=False).state()):
                 continue
-            if whole is None:
+            if both is None:
                 replica.alarms.journal("text_torn", space=replica.name, key=key, node=taken.node)
                 if replica.node < taken.node:
                     replica.texts.note_torn(document, state)
                 continue
-            if whole.content() == here.content():
+            if not both:
                 continue
-            states.append((document, documents.settle(document, whole.state())))
+            states.append((document, documents.settle(document, both)))
         keys.add(key)
     return keys, states
+
+
+def _hash(state: bytes) -> bytes:
+    return blake2b(state, digest_size=16).digest()
 
 
 def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tuple[Dot, bytes]]) -> None:

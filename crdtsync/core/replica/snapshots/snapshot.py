@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry, Incoming
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
-from crdtsync.core.text.document import Document, check_state
+from crdtsync.core.text.document import check_state
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.peer.snapshot import (
     PART_BYTES_MAX,
@@ -184,7 +184,8 @@ class Taking:
         self.entries: dict[Dot, Entry] = {}
         self.documents: dict[Dot, bytes] = {}
         self.refused: list[Dot] = []
-        self.united: dict[Dot, tuple[bytes, Document | None]] = {}  # with the state here, what becomes of both
+        self.united: dict[Dot, tuple[bytes, bytes | None]] = {}
+        """For each document a hash of the state here, and the state of both; empty: as here; None: there is none."""
         self.arrived: list[Entry] = []
         self.incoming = Incoming()
         self.digest = 0
