@@ -127,17 +127,20 @@ class Entry:
     def dot(self) -> Dot:
         """The name of the value. Takes as long as ten attributes: ask once."""
         _, _, seq, n = _NUMBERS.unpack_from(self._packed)
-        return new_row(Dot, (self.writer, seq, n))  # type: ignore[no-any-return]  # a Dot
+        dot: Dot = new_row(Dot, (self.writer, seq, n))
+        return dot
 
     @property
     def hlc(self) -> int:
         """When it was written, as a hybrid time."""
-        return _NUMBERS.unpack_from(self._packed)[0]  # type: ignore[no-any-return]  # as the format says
+        hlc: int = _NUMBERS.unpack_from(self._packed)[0]
+        return hlc
 
     @property
     def row(self) -> int:
         """The number of its row in the database; 0: it has none."""
-        return _NUMBERS.unpack_from(self._packed)[1]  # type: ignore[no-any-return]
+        row: int = _NUMBERS.unpack_from(self._packed)[1]
+        return row
 
     @row.setter
     def row(self, row: int) -> None:
@@ -189,7 +192,8 @@ class Entry:
 
     def is_in(self, vector: Mapping[Writer, int]) -> bool:
         """Whether a version vector covers it."""
-        return _NUMBERS.unpack_from(self._packed)[2] <= vector.get(self.writer, 0)  # type: ignore[no-any-return]
+        seq: int = _NUMBERS.unpack_from(self._packed)[2]
+        return seq <= vector.get(self.writer, 0)
 
     @property
     def digest(self) -> int:
