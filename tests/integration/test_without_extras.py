@@ -14,7 +14,7 @@ from tests.harness import Daemon
 pytestmark = pytest.mark.integration
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"prometheus-client": "prometheus_client", "pydantic-settings": "pydantic_settings"}
+IMPORTED_AS = {"prometheus-client": "prometheus_client"}
 
 
 def modules(extra: str) -> list[str]:
