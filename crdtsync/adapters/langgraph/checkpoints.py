@@ -84,9 +84,9 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
 
 
 def run_of(config: RunnableConfig) -> int:
-    """What no other run of this process has while this one goes on; 0 for what is not part of a run."""
-    runtime = config["configurable"].get("__pregel_runtime")
-    return 0 if runtime is None else id(runtime)
+    """What no other run, or update of a state, of this process has while this one goes on."""
+    configurable = config["configurable"]
+    return id(configurable.get("__pregel_runtime", configurable))
 
 
 def config_of(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:

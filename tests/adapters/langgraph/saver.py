@@ -361,7 +361,8 @@ def test_delta_channels_of_two_that_update_one_checkpoint_at_once(state: Client)
         assert shown == [["begun", "quick"], ["begun", "late"], ["begun", "late", "later"]]
 
 
-def test_delta_channels_of_two_runs_that_one_saver_serves_at_once(state: Client) -> None:
+@pytest.mark.parametrize("how", ["invoke", "update_state"])
+def test_delta_channels_of_two_that_one_saver_serves_at_once(state: Client, how: str) -> None:
     """Both go on from one checkpoint, and have written, and read what is there, before either makes the next one."""
 
     class Fields(TypedDict):
@@ -378,6 +379,12 @@ def test_delta_channels_of_two_runs_that_one_saver_serves_at_once(state: Client)
         both.wait()
         return [Command(update={"lines": [name]}) for name in names.pop()]
 
+    def go_on() -> list[str]:
+        if how == "invoke":
+            return list(run.invoke(None, thread("t"))["lines"])
+        end = run.update_state(thread("t"), {"lines": names.pop()}, as_node="step")
+        return list(run.get_state(end).values["lines"])
+
     def graph(saver: CrdtSaver) -> Any:
         builder = StateGraph(Fields)
         builder.add_node("step", step)
@@ -390,8 +397,7 @@ def test_delta_channels_of_two_runs_that_one_saver_serves_at_once(state: Client)
     run.invoke({"lines": ["begun"]}, thread("t"))
     begun = run.get_state(thread("t")).config
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(run.invoke, None, thread("t")) for _ in names]
-        told = sorted(each.result()["lines"] for each in runs)
+        told = sorted(each.result() for each in [pool.submit(go_on) for _ in range(2)])
     assert told == [["begun", "one"], ["begun", "two", "and more"]]
     for reader in (run, graph(CrdtSaver(state))):
         assert sorted(reader.get_state(end).values["lines"] for end in saver.branches(thread("t"))) == told
