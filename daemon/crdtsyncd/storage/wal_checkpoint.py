@@ -58,6 +58,7 @@ class WalCheckpoints:
         self._settling: asyncio.Handle | None = None
         self._slice: asyncio.Handle | None = None
         self._bringing: asyncio.Handle | None = None
+        self._emptied_bytes = 0  # size of the log that begins anew with the next transaction: until then it keeps it
         self._due_s = 0.0
         self._look_due = 0
 
@@ -99,7 +100,8 @@ class WalCheckpoints:
         if self._checkpoint is not None or store.commits < self._look_due:
             return
         self._look_due = store.commits + WAL_LOOK_COMMITS
-        if store.wal_bytes() > WAL_CHECKPOINT_BYTES and time.monotonic() >= self._due_s:
+        wal_bytes = store.wal_bytes()
+        if wal_bytes > WAL_CHECKPOINT_BYTES and wal_bytes != self._emptied_bytes and time.monotonic() >= self._due_s:
             self._checkpoint = asyncio.create_task(self._checkpoint_wal())
 
     async def _checkpoint_wal(self) -> None:
@@ -114,6 +116,7 @@ class WalCheckpoints:
             with store.work("checkpoint"):
                 is_done = self._owner.is_over or store.finish_checkpoint()
             if is_done:
+                self._emptied_bytes = store.wal_bytes()
                 return
             self._due_s = time.monotonic() + CHECKPOINT_RETRY_S  # somebody reads the database
             if store.wal_bytes() > WAL_BYTES_MAX:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ class Store:
     is_crowded = False
     has_ended = False
 
+    log_bytes = 0
+
     def __init__(self) -> None:
         self.settled = asyncio.Event()
-        self.times = self.slices = self.some = 0
+        self.times = self.slices = self.some = self.emptied = 0
 
     def bring_some_in(self) -> bool:
         self.slices += 1
@@ -30,7 +33,17 @@ class Store:
         return True
 
     def wal_bytes(self) -> int:
-        return 0
+        return self.log_bytes
+
+    def checkpoint(self) -> None:
+        """Nothing is written meanwhile."""
+
+    def finish_checkpoint(self) -> bool:
+        self.emptied += 1
+        return True
+
+    def work(self, _name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def settle_some(self) -> bool:
         self.some += 1
@@ -117,3 +130,15 @@ async def test_while_somebody_waits_for_the_end_the_journal_is_emptied_too(monke
     for _ in range(20):
         await asyncio.sleep(0)
     assert (owner.store.times, owner.store.slices, owner.moved) == (1, 1, 1)
+
+
+async def test_a_log_that_begins_anew_is_left_alone_until_it_does() -> None:
+    owner = Owner()
+    minding, store = WalCheckpoints(owner), owner.store
+    emptied = []
+    for size_bytes in (5_000_000, 5_000_000, 4_194_304, 4_300_000):  # the next transaction cuts the file to 4 MiB
+        store.log_bytes, store.commits = size_bytes, store.commits + wal_checkpoint.WAL_LOOK_COMMITS
+        minding.mind_wal()
+        await minding.ended()
+        emptied.append(store.emptied)
+    assert emptied == [1, 1, 1, 2]
