@@ -17,6 +17,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``wire``: bytes in, values out: framing, changes, messages, tokens, limits
 - ``causality``: version vectors, dots, frontiers, clocks
 - ``differences``: what turns one text into another
+- ``lazy``: names of a package that are imported when they are first used
 - ``loopback``: a port that only its user may use
 - ``visible``: text that does only what it shows
 - ``errors``: every error, under one root

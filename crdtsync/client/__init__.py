@@ -34,139 +34,84 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crdtsync.lazy import lazy
+
 if TYPE_CHECKING:
-    from crdtsync.client.aio.blob import AsyncBlob
-    from crdtsync.client.aio.client import AsyncClient, AsyncSession
-    from crdtsync.client.aio.document import AsyncDocument
-    from crdtsync.client.aio.editor import AsyncEditor
-    from crdtsync.client.aio.mirror import AsyncMirror
-    from crdtsync.client.aio.resolver import AsyncResolver
-    from crdtsync.client.aio.text import AsyncText
-    from crdtsync.client.aio.watch import AsyncWatch
-    from crdtsync.client.blocking.blob import Blob
-    from crdtsync.client.blocking.client import Client, Session
-    from crdtsync.client.blocking.document import Document
-    from crdtsync.client.blocking.editor import Editor
-    from crdtsync.client.blocking.mirror import Mirror
-    from crdtsync.client.blocking.resolver import Resolver
-    from crdtsync.client.blocking.text import Text
-    from crdtsync.client.blocking.watch import Watch
-    from crdtsync.client.mirror.view import View
-    from crdtsync.client.operations.batch import Batch
-    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy, Verified
-    from crdtsync.client.operations.forks import Merged
-    from crdtsync.client.operations.history import History, PastValue, Removal
-    from crdtsync.client.operations.restore import Difference, Restored
-    from crdtsync.client.operations.spaces import Archive, Dropped, Space
-    from crdtsync.client.streams.changes_state import Changes
-    from crdtsync.client.streams.resolver_state import Conflict
-    from crdtsync.client.values.listing import Listing
-    from crdtsync.client.values.results import Entry, Event, Field, LogItem, Member, Purge, Schema, TextUpdate
-    from crdtsync.client.values.write_result import Written
+    from crdtsync.client.aio.blob import AsyncBlob as AsyncBlob
+    from crdtsync.client.aio.client import AsyncClient as AsyncClient
+    from crdtsync.client.aio.client import AsyncSession as AsyncSession
+    from crdtsync.client.aio.document import AsyncDocument as AsyncDocument
+    from crdtsync.client.aio.editor import AsyncEditor as AsyncEditor
+    from crdtsync.client.aio.mirror import AsyncMirror as AsyncMirror
+    from crdtsync.client.aio.resolver import AsyncResolver as AsyncResolver
+    from crdtsync.client.aio.text import AsyncText as AsyncText
+    from crdtsync.client.aio.watch import AsyncWatch as AsyncWatch
+    from crdtsync.client.blocking.blob import Blob as Blob
+    from crdtsync.client.blocking.client import Client as Client
+    from crdtsync.client.blocking.client import Session as Session
+    from crdtsync.client.blocking.document import Document as Document
+    from crdtsync.client.blocking.editor import Editor as Editor
+    from crdtsync.client.blocking.mirror import Mirror as Mirror
+    from crdtsync.client.blocking.resolver import Resolver as Resolver
+    from crdtsync.client.blocking.text import Text as Text
+    from crdtsync.client.blocking.watch import Watch as Watch
+    from crdtsync.client.mirror.view import View as View
+    from crdtsync.client.operations.batch import Batch as Batch
+    from crdtsync.client.operations.checkpoints import Checkpoint as Checkpoint
+    from crdtsync.client.operations.checkpoints import CheckpointPolicy as CheckpointPolicy
+    from crdtsync.client.operations.checkpoints import Verified as Verified
+    from crdtsync.client.operations.forks import Merged as Merged
+    from crdtsync.client.operations.history import History as History
+    from crdtsync.client.operations.history import PastValue as PastValue
+    from crdtsync.client.operations.history import Removal as Removal
+    from crdtsync.client.operations.restore import Difference as Difference
+    from crdtsync.client.operations.restore import Restored as Restored
+    from crdtsync.client.operations.spaces import Archive as Archive
+    from crdtsync.client.operations.spaces import Dropped as Dropped
+    from crdtsync.client.operations.spaces import Space as Space
+    from crdtsync.client.streams.changes_state import Changes as Changes
+    from crdtsync.client.streams.resolver_state import Conflict as Conflict
+    from crdtsync.client.values.listing import Listing as Listing
+    from crdtsync.client.values.results import Entry as Entry
+    from crdtsync.client.values.results import Event as Event
+    from crdtsync.client.values.results import Field as Field
+    from crdtsync.client.values.results import LogItem as LogItem
+    from crdtsync.client.values.results import Member as Member
+    from crdtsync.client.values.results import Purge as Purge
+    from crdtsync.client.values.results import Schema as Schema
+    from crdtsync.client.values.results import TextUpdate as TextUpdate
+    from crdtsync.client.values.write_result import Written as Written
 
-_MODULES = {
-    "Archive": "operations.spaces",
-    "AsyncClient": "aio.client",
-    "AsyncDocument": "aio.document",
-    "AsyncEditor": "aio.editor",
-    "AsyncMirror": "aio.mirror",
-    "AsyncResolver": "aio.resolver",
-    "AsyncSession": "aio.client",
-    "AsyncText": "aio.text",
-    "AsyncWatch": "aio.watch",
-    "Batch": "operations.batch",
-    "Changes": "streams.changes_state",
-    "AsyncBlob": "aio.blob",
-    "Blob": "blocking.blob",
-    "Checkpoint": "operations.checkpoints",
-    "CheckpointPolicy": "operations.checkpoints",
-    "Client": "blocking.client",
-    "Conflict": "streams.resolver_state",
-    "Difference": "operations.restore",
-    "Document": "blocking.document",
-    "Dropped": "operations.spaces",
-    "Editor": "blocking.editor",
-    "Entry": "values.results",
-    "Event": "values.results",
-    "Field": "values.results",
-    "History": "operations.history",
-    "Listing": "values.listing",
-    "LogItem": "values.results",
-    "Member": "values.results",
-    "Mirror": "blocking.mirror",
-    "PastValue": "operations.history",
-    "Removal": "operations.history",
-    "Resolver": "blocking.resolver",
-    "Purge": "values.results",
-    "Merged": "operations.forks",
-    "Verified": "operations.checkpoints",
-    "Restored": "operations.restore",
-    "Schema": "values.results",
-    "Session": "blocking.client",
-    "Space": "operations.spaces",
-    "Text": "blocking.text",
-    "TextUpdate": "values.results",
-    "View": "mirror.view",
-    "Watch": "blocking.watch",
-    "Written": "values.write_result",
-}
-
-__all__ = [
-    "Archive",
-    "AsyncBlob",
-    "AsyncClient",
-    "AsyncDocument",
-    "AsyncEditor",
-    "AsyncMirror",
-    "AsyncResolver",
-    "AsyncSession",
-    "AsyncText",
-    "AsyncWatch",
-    "Batch",
-    "Blob",
-    "Changes",
-    "Checkpoint",
-    "CheckpointPolicy",
-    "Client",
-    "Conflict",
-    "Difference",
-    "Document",
-    "Dropped",
-    "Editor",
-    "Entry",
-    "Event",
-    "Field",
-    "History",
-    "Listing",
-    "LogItem",
-    "Member",
-    "Merged",
-    "Mirror",
-    "PastValue",
-    "Purge",
-    "Removal",
-    "Resolver",
-    "Restored",
-    "Schema",
-    "Session",
-    "Space",
-    "Text",
-    "TextUpdate",
-    "Verified",
-    "View",
-    "Watch",
-    "Written",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__ = lazy(
+    globals(),
+    {
+        "aio.blob": ("AsyncBlob",),
+        "aio.client": ("AsyncClient", "AsyncSession"),
+        "aio.document": ("AsyncDocument",),
+        "aio.editor": ("AsyncEditor",),
+        "aio.mirror": ("AsyncMirror",),
+        "aio.resolver": ("AsyncResolver",),
+        "aio.text": ("AsyncText",),
+        "aio.watch": ("AsyncWatch",),
+        "blocking.blob": ("Blob",),
+        "blocking.client": ("Client", "Session"),
+        "blocking.document": ("Document",),
+        "blocking.editor": ("Editor",),
+        "blocking.mirror": ("Mirror",),
+        "blocking.resolver": ("Resolver",),
+        "blocking.text": ("Text",),
+        "blocking.watch": ("Watch",),
+        "mirror.view": ("View",),
+        "operations.batch": ("Batch",),
+        "operations.checkpoints": ("Checkpoint", "CheckpointPolicy", "Verified"),
+        "operations.forks": ("Merged",),
+        "operations.history": ("History", "PastValue", "Removal"),
+        "operations.restore": ("Difference", "Restored"),
+        "operations.spaces": ("Archive", "Dropped", "Space"),
+        "streams.changes_state": ("Changes",),
+        "streams.resolver_state": ("Conflict",),
+        "values.listing": ("Listing",),
+        "values.results": ("Entry", "Event", "Field", "LogItem", "Member", "Purge", "Schema", "TextUpdate"),
+        "values.write_result": ("Written",),
+    },
+)

@@ -32,74 +32,46 @@ through the public client is missing there, and is to be added there.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from crdtsync.lazy import lazy
+
 if TYPE_CHECKING:
-    from crdtsync.context.compact.compress import compress
-    from crdtsync.context.compact.result import Compact
-    from crdtsync.context.memory.aio import AsyncMemory
-    from crdtsync.context.memory.blocking import Memory
-    from crdtsync.context.search.aio import AsyncSearch
-    from crdtsync.context.search.blocking import Search
-    from crdtsync.context.search.index import Found
-    from crdtsync.context.shared.aio import AsyncSharedContext
-    from crdtsync.context.shared.blocking import SharedContext
-    from crdtsync.context.shared.entry import ContextEntry, SharedContextStats
-    from crdtsync.context.tokens import Tokenizer, count, count_tokens, tokenizer
-    from crdtsync.context.view.aio import AsyncViews
-    from crdtsync.context.view.blocking import Views
-    from crdtsync.context.view.choose import View
+    from crdtsync.context.compact.compress import compress as compress
+    from crdtsync.context.compact.result import Compact as Compact
+    from crdtsync.context.memory.aio import AsyncMemory as AsyncMemory
+    from crdtsync.context.memory.blocking import Memory as Memory
+    from crdtsync.context.search.aio import AsyncSearch as AsyncSearch
+    from crdtsync.context.search.blocking import Search as Search
+    from crdtsync.context.search.index import Found as Found
+    from crdtsync.context.shared.aio import AsyncSharedContext as AsyncSharedContext
+    from crdtsync.context.shared.blocking import SharedContext as SharedContext
+    from crdtsync.context.shared.entry import ContextEntry as ContextEntry
+    from crdtsync.context.shared.entry import SharedContextStats as SharedContextStats
+    from crdtsync.context.tokens import Tokenizer as Tokenizer
+    from crdtsync.context.tokens import count as count
+    from crdtsync.context.tokens import count_tokens as count_tokens
+    from crdtsync.context.tokens import tokenizer as tokenizer
+    from crdtsync.context.view.aio import AsyncViews as AsyncViews
+    from crdtsync.context.view.blocking import Views as Views
+    from crdtsync.context.view.choose import View as View
 
-_MODULES = {
-    "AsyncMemory": "memory.aio",
-    "AsyncSearch": "search.aio",
-    "AsyncSharedContext": "shared.aio",
-    "AsyncViews": "view.aio",
-    "Compact": "compact.result",
-    "ContextEntry": "shared.entry",
-    "Found": "search.index",
-    "Memory": "memory.blocking",
-    "Search": "search.blocking",
-    "SharedContext": "shared.blocking",
-    "SharedContextStats": "shared.entry",
-    "Tokenizer": "tokens",
-    "View": "view.choose",
-    "Views": "view.blocking",
-    "compress": "compact.compress",
-    "count": "tokens",
-    "count_tokens": "tokens",
-    "tokenizer": "tokens",
-}
-
-__all__ = [
-    "AsyncMemory",
-    "AsyncSearch",
-    "AsyncSharedContext",
-    "AsyncViews",
-    "Compact",
-    "ContextEntry",
-    "Found",
-    "Memory",
-    "Search",
-    "SharedContext",
-    "SharedContextStats",
-    "Tokenizer",
-    "View",
-    "Views",
-    "compress",
-    "count",
-    "count_tokens",
-    "tokenizer",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"crdtsync.context.{_MODULES[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__ = lazy(
+    globals(),
+    {
+        "compact.compress": ("compress",),
+        "compact.result": ("Compact",),
+        "memory.aio": ("AsyncMemory",),
+        "memory.blocking": ("Memory",),
+        "search.aio": ("AsyncSearch",),
+        "search.blocking": ("Search",),
+        "search.index": ("Found",),
+        "shared.aio": ("AsyncSharedContext",),
+        "shared.blocking": ("SharedContext",),
+        "shared.entry": ("ContextEntry", "SharedContextStats"),
+        "tokens": ("Tokenizer", "count", "count_tokens", "tokenizer"),
+        "view.aio": ("AsyncViews",),
+        "view.blocking": ("Views",),
+        "view.choose": ("View",),
+    },
+)

@@ -24,89 +24,55 @@ or ``crdtsyncd``. What a daemon alone can know it tells through the client: ``bi
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from crdtsync.lazy import lazy
+
 if TYPE_CHECKING:
-    from crdtsync.coordination.aio.claims import AsyncLease
-    from crdtsync.coordination.aio.model import AsyncModel, AsyncModelField
-    from crdtsync.coordination.aio.presence import AsyncPresence
-    from crdtsync.coordination.aio.private import AsyncPrivate
-    from crdtsync.coordination.aio.reactions import AsyncReaction
-    from crdtsync.coordination.aio.work import AsyncJob, AsyncWorker
-    from crdtsync.coordination.blocking.claims import Lease
-    from crdtsync.coordination.blocking.model import Model, ModelField
-    from crdtsync.coordination.blocking.presence import Presence
-    from crdtsync.coordination.blocking.private import Private
-    from crdtsync.coordination.blocking.reactions import Reaction
-    from crdtsync.coordination.blocking.work import Job, Worker
-    from crdtsync.coordination.cards import Present
-    from crdtsync.coordination.claim_record import Claim
-    from crdtsync.coordination.questions import Answer, Question
-    from crdtsync.coordination.shapes import Text
-    from crdtsync.coordination.task_record import GiveBack, Task, TaskFailed
+    from crdtsync.coordination.aio.claims import AsyncLease as AsyncLease
+    from crdtsync.coordination.aio.model import AsyncModel as AsyncModel
+    from crdtsync.coordination.aio.model import AsyncModelField as AsyncModelField
+    from crdtsync.coordination.aio.presence import AsyncPresence as AsyncPresence
+    from crdtsync.coordination.aio.private import AsyncPrivate as AsyncPrivate
+    from crdtsync.coordination.aio.reactions import AsyncReaction as AsyncReaction
+    from crdtsync.coordination.aio.work import AsyncJob as AsyncJob
+    from crdtsync.coordination.aio.work import AsyncWorker as AsyncWorker
+    from crdtsync.coordination.blocking.claims import Lease as Lease
+    from crdtsync.coordination.blocking.model import Model as Model
+    from crdtsync.coordination.blocking.model import ModelField as ModelField
+    from crdtsync.coordination.blocking.presence import Presence as Presence
+    from crdtsync.coordination.blocking.private import Private as Private
+    from crdtsync.coordination.blocking.reactions import Reaction as Reaction
+    from crdtsync.coordination.blocking.work import Job as Job
+    from crdtsync.coordination.blocking.work import Worker as Worker
+    from crdtsync.coordination.cards import Present as Present
+    from crdtsync.coordination.claim_record import Claim as Claim
+    from crdtsync.coordination.questions import Answer as Answer
+    from crdtsync.coordination.questions import Question as Question
+    from crdtsync.coordination.shapes import Text as Text
+    from crdtsync.coordination.task_record import GiveBack as GiveBack
+    from crdtsync.coordination.task_record import Task as Task
+    from crdtsync.coordination.task_record import TaskFailed as TaskFailed
 
-_MODULES = {
-    "Answer": "questions",
-    "AsyncJob": "aio.work",
-    "AsyncLease": "aio.claims",
-    "AsyncModel": "aio.model",
-    "AsyncModelField": "aio.model",
-    "AsyncPresence": "aio.presence",
-    "AsyncPrivate": "aio.private",
-    "AsyncReaction": "aio.reactions",
-    "AsyncWorker": "aio.work",
-    "Claim": "claim_record",
-    "GiveBack": "task_record",
-    "Job": "blocking.work",
-    "Lease": "blocking.claims",
-    "Model": "blocking.model",
-    "ModelField": "blocking.model",
-    "Presence": "blocking.presence",
-    "Present": "cards",
-    "Private": "blocking.private",
-    "Question": "questions",
-    "Reaction": "blocking.reactions",
-    "Task": "task_record",
-    "TaskFailed": "task_record",
-    "Text": "shapes",
-    "Worker": "blocking.work",
-}
-
-__all__ = [
-    "Answer",
-    "AsyncJob",
-    "AsyncLease",
-    "AsyncModel",
-    "AsyncModelField",
-    "AsyncPresence",
-    "AsyncPrivate",
-    "AsyncReaction",
-    "AsyncWorker",
-    "Claim",
-    "GiveBack",
-    "Job",
-    "Lease",
-    "Model",
-    "ModelField",
-    "Presence",
-    "Present",
-    "Private",
-    "Question",
-    "Reaction",
-    "Task",
-    "TaskFailed",
-    "Text",
-    "Worker",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"crdtsync.coordination.{_MODULES[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__ = lazy(
+    globals(),
+    {
+        "aio.claims": ("AsyncLease",),
+        "aio.model": ("AsyncModel", "AsyncModelField"),
+        "aio.presence": ("AsyncPresence",),
+        "aio.private": ("AsyncPrivate",),
+        "aio.reactions": ("AsyncReaction",),
+        "aio.work": ("AsyncJob", "AsyncWorker"),
+        "blocking.claims": ("Lease",),
+        "blocking.model": ("Model", "ModelField"),
+        "blocking.presence": ("Presence",),
+        "blocking.private": ("Private",),
+        "blocking.reactions": ("Reaction",),
+        "blocking.work": ("Job", "Worker"),
+        "cards": ("Present",),
+        "claim_record": ("Claim",),
+        "questions": ("Answer", "Question"),
+        "shapes": ("Text",),
+        "task_record": ("GiveBack", "Task", "TaskFailed"),
+    },
+)

@@ -43,36 +43,27 @@ all other state is.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from crdtsync.lazy import lazy
+
 if TYPE_CHECKING:
-    from crdtsync.sessions.aio import AsyncSessions
-    from crdtsync.sessions.blocking import Sessions
-    from crdtsync.sessions.conversation.record import Conversation
-    from crdtsync.sessions.handing_over import HandedOver
-    from crdtsync.sessions.local import Loaded, SaveResult
-    from crdtsync.sessions.saved.header import Saved
+    from crdtsync.sessions.aio import AsyncSessions as AsyncSessions
+    from crdtsync.sessions.blocking import Sessions as Sessions
+    from crdtsync.sessions.conversation.record import Conversation as Conversation
+    from crdtsync.sessions.handing_over import HandedOver as HandedOver
+    from crdtsync.sessions.local import Loaded as Loaded
+    from crdtsync.sessions.local import SaveResult as SaveResult
+    from crdtsync.sessions.saved.header import Saved as Saved
 
-_MODULES = {
-    "AsyncSessions": "aio",
-    "Conversation": "conversation.record",
-    "HandedOver": "handing_over",
-    "Loaded": "local",
-    "SaveResult": "local",
-    "Saved": "saved.header",
-    "Sessions": "blocking",
-}
-
-__all__ = ["AsyncSessions", "Conversation", "HandedOver", "Loaded", "SaveResult", "Saved", "Sessions"]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__ = lazy(
+    globals(),
+    {
+        "aio": ("AsyncSessions",),
+        "blocking": ("Sessions",),
+        "conversation.record": ("Conversation",),
+        "handing_over": ("HandedOver",),
+        "local": ("Loaded", "SaveResult"),
+        "saved.header": ("Saved",),
+    },
+)
