@@ -150,7 +150,7 @@ class Sampler:
             "version vector": {Writer(5): 6},
             "frontier": {Writer(5): (6, bytes(8))},
             "points": {6: bytes(8)},
-            "dot": Dot(Writer(5), 6, 0),
+            "entry": ("p/1", Dot(Writer(5), 6, 0)),
         }
         return flat[form.name]
 

@@ -20,13 +20,15 @@ module. The messages by subject:
 - ``cards``: CARDS
 - ``votes``: VOTE, VOTED
 
-Below them: ``base`` has the class ``Message`` and the registry, ``fields`` what a field may hold and how it is read.
+Below them: ``base`` has the class ``Message`` and the registry, ``layout`` how the fields of one stand in its array,
+``fields`` what a field may hold and how it is read.
 Apart: ``joining`` is another protocol, between a member and a host that wants to become one.
 
-To add a field at the end of a message: its class, the handler, a test, and ``./dev docs --write`` for the page
-``docs/reference/peer-protocol.md``. Decoders of older versions ignore further elements, and the decoder here must do
-without them. To add a message: a class with the next free ``TYPE`` and a ``FEATURE``, and a handler. Fuzzers, property
-tests and the page take it from the registry.
+To add a field at the end of a message: its class, with a default, the handler, a test, and ``./dev docs --write`` for
+the page ``docs/reference/peer-protocol.md``. Older versions ignore it, and what they send has the default.
+
+To add a message: a class with the next free ``TYPE`` and a ``FEATURE``, and a handler. Fuzzers, property tests and the
+page take it from the registry.
 
 May import: the modules of :mod:`crdtsync.wire` beside it, ``crdtsync.causality`` and ``crdtsync.errors``.
 """

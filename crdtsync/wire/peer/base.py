@@ -1,4 +1,4 @@
-"""One message of the peer protocol is one class: its type, its feature, its bytes both ways, its specification.
+"""One message of the peer protocol is one class: its type, its feature, its fields, its specification.
 
 Whoever changes a message changes one place. For example, this is all there is to ``PROBE``::
 
@@ -16,22 +16,20 @@ Whoever changes a message changes one place. For example, this is all there is t
 
         number: Count
 
-        def encode(self) -> bytes:
-            return pack([self.TYPE, self.number])
-
-        @classmethod
-        def decode(cls, plain: list[Any]) -> Probe:
-            return cls(read_count(plain[1]))
-
 The decorator ``message`` enters the class into the registry, ``MESSAGES``. The decoder, the node's table of handlers,
 the reference page, the fuzzer and the tests all start from there. The annotation of a field (``Count``) says what the
-field may hold; :mod:`crdtsync.wire.peer.fields` lists these forms.
+field may hold; :mod:`crdtsync.wire.peer.fields` lists these forms. From the annotations follow the bytes, both ways
+(:mod:`crdtsync.wire.peer.layout`). CHANGES and ACK, which come with each write, say both ways by hand, in 0.3 to
+2 µs in place of 1.5 to 4, and so does HELLO, which is a map.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
+
+from crdtsync.wire.codec import pack
+from crdtsync.wire.peer.layout import layout_of
 
 TYPE_MAX = 127
 """Up to here msgpack packs a number into one byte, so that the type is always the second byte of a message."""
@@ -53,7 +51,7 @@ class Message:
 
     def encode(self) -> bytes:
         """The message as it goes into one websocket frame."""
-        raise NotImplementedError
+        return pack([self.TYPE, *layout_of(cast("Any", type(self))).write(self)])
 
     @classmethod
     def decode(cls, plain: list[Any]) -> Self:
@@ -61,7 +59,15 @@ class Message:
 
         :raises ValueError: a field holds what no correct node sends; also TypeError, LookupError, AttributeError.
         """
-        raise NotImplementedError
+        message: Self = layout_of(cast("Any", cls)).read(plain[1:])
+        message.check()
+        return message
+
+    def check(self) -> None:
+        """Refuse what no field alone can tell.
+
+        :raises ValueError: no correct node sends it.
+        """
 
 
 ENTERED: Final[dict[int, type[Message]]] = {}

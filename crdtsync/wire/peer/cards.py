@@ -6,9 +6,8 @@ host-b. Her connection ends: host-a tells what cards are left there. Host-a is g
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,
@@ -19,12 +18,6 @@ from crdtsync.wire.peer.fields import (
     Several,
     SpaceName,
     Text,
-    read_blob,
-    read_count,
-    read_key,
-    read_name,
-    read_space,
-    read_text,
 )
 
 CARDS = "cards"
@@ -74,23 +67,3 @@ class Cards(Message):
     name: Name
     told: Count
     cards: Annotated[tuple[ToldCard, ...], Several(CARDS_TOLD_MAX)] = ()
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.node, self.name, self.told, [list(card) for card in self.cards]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Cards:
-        """See :class:`Message`."""
-        _, node, name, told, cards = plain[:5]
-        if len(cards) > CARDS_TOLD_MAX:
-            raise ValueError("more cards than a node tells of")
-        return cls(
-            read_text(node),
-            read_name(name),
-            read_count(told),
-            tuple(
-                ToldCard(read_space(space), read_key(key), read_text(agent), read_blob(value, CARD_BYTES_MAX))
-                for space, key, agent, value in (one[:4] for one in cards)
-            ),
-        )

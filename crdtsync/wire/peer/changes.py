@@ -26,18 +26,22 @@ from crdtsync.wire.peer.fields import (
     SpaceName,
     Text,
     Words,
-    flat_frontier,
     read_blob,
     read_count,
-    read_frontier,
     read_space,
-    read_text,
     read_vector,
 )
 
 FRAME_CHANGES_MAX = 256
 """Of one message."""
 STOP_CHARS_MAX = 1000
+
+
+def _read_reason(reason: Any) -> str:
+    if type(reason) is not str:
+        raise ValueError("not a message in words")
+    return reason[:STOP_CHARS_MAX]
+
 
 Body = Annotated[bytes, Octets("body", PEER_FRAME_BYTES_MAX)]
 Reason = Annotated[
@@ -46,6 +50,7 @@ Reason = Annotated[
         "reason",
         f"a string, of which the first {STOP_CHARS_MAX:,} characters are read",
         f"(?s:.){{0,{STOP_CHARS_MAX}}}",
+        _read_reason,
     ),
 ]
 
@@ -166,16 +171,6 @@ class Want(Message):
     epoch: Epoch
     frontier: FlatFrontier
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, flat_frontier(self.frontier)])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Want:
-        """See :class:`Message`."""
-        _, space, epoch, flat = plain[:4]
-        return cls(read_space(space), read_count(epoch), read_frontier(flat))
-
 
 @message
 class Stop(Message):
@@ -195,15 +190,3 @@ class Stop(Message):
     space: SpaceName
     code: Text
     message: Reason
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.code, self.message])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Stop:
-        """See :class:`Message`."""
-        _, space, code, reason = plain[:4]
-        if type(reason) is not str:
-            raise ValueError("not a message in words")
-        return cls(read_space(space), read_text(code), reason[:STOP_CHARS_MAX])

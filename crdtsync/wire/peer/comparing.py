@@ -11,28 +11,19 @@ has those values, host-a is wrong, and host-b merges nothing.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from crdtsync.causality import WRITER_MAX, Dot, Writer, flatten
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
-    HASH_FIELD_BYTES_MAX,
     Count,
     Epoch,
-    Flat,
+    FlatEntry,
     FlatVector,
     Hash,
-    KeyText,
     Several,
     SpaceName,
-    read_blob,
-    read_count,
-    read_key,
-    read_space,
-    read_vector,
 )
-from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, SnapshotId
+from crdtsync.wire.peer.transfer import SnapshotId
 
 DIGESTS = "digests"
 """The feature of a node that compares its state, with the texts, and mends a difference."""
@@ -42,8 +33,6 @@ REMOVED_ENTRIES_MAX = 2000
 """Entries that one message of a repair names."""
 SAMPLE_ENTRIES_MAX = 64
 SAMPLE_WRITERS_MAX = 10_000
-
-FlatDot = Annotated[Dot, Flat("dot", "writer, seq, n: the name of one written value")]
 
 
 @message
@@ -70,17 +59,6 @@ class Digests(Message):
     digest: Hash
     texts: Hash
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, self.cut, self.digest, self.texts])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Digests:
-        """See :class:`Message`."""
-        _, space, epoch, cut, digest, texts = plain[:6]
-        cut, digest, texts = (read_blob(part, HASH_FIELD_BYTES_MAX) for part in (cut, digest, texts))
-        return cls(read_space(space), read_count(epoch), cut, digest, texts)
-
 
 @message
 class Removed(Message):
@@ -100,23 +78,7 @@ class Removed(Message):
 
     space: SpaceName
     epoch: Epoch
-    entries: Annotated[list[tuple[KeyText, FlatDot]], Several(REMOVED_ENTRIES_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, [[key, *dot] for key, dot in self.entries]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Removed:
-        """See :class:`Message`."""
-        _, space, epoch, entries = plain[:4]
-        if len(entries) > REMOVED_ENTRIES_MAX:
-            raise ValueError("more entries than one message may name")
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            read_entries(entries),
-        )
+    entries: Annotated[list[FlatEntry], Several(REMOVED_ENTRIES_MAX)]
 
 
 @message
@@ -141,26 +103,7 @@ class Sample(Message):
     epoch: Epoch
     snapshot: SnapshotId
     vector: FlatVector
-    entries: Annotated[list[tuple[KeyText, FlatDot]], Several(SAMPLE_ENTRIES_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        entries = [[key, *dot] for key, dot in self.entries]
-        return pack([self.TYPE, self.space, self.epoch, self.snapshot, flatten(self.vector), entries])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Sample:
-        """See :class:`Message`."""
-        _, space, epoch, snapshot, vector, entries = plain[:6]
-        if len(entries) > SAMPLE_ENTRIES_MAX:
-            raise ValueError("more entries than one sample has")
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            read_blob(snapshot, SNAPSHOT_ID_BYTES),
-            read_vector(vector),
-            read_entries(entries),
-        )
+    entries: Annotated[list[FlatEntry], Several(SAMPLE_ENTRIES_MAX)]
 
 
 @message
@@ -186,30 +129,3 @@ class Sampled(Message):
     is_known: bool
     live: Count
     is_denied: bool
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, self.snapshot, self.is_known, self.live, self.is_denied])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Sampled:
-        """See :class:`Message`."""
-        _, space, epoch, snapshot, is_known, live, is_denied = plain[:7]
-        if type(is_known) is not bool or type(is_denied) is not bool:
-            raise ValueError("whether all is known, or something denied")
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            read_blob(snapshot, SNAPSHOT_ID_BYTES),
-            is_known,
-            read_count(live),
-            is_denied,
-        )
-
-
-def read_entries(plain: list[Any]) -> list[tuple[str, Dot]]:
-    """Entries, each by its key and dot."""
-    return [
-        (read_key(key), Dot(Writer(read_count(writer, WRITER_MAX)), read_count(seq), read_count(n)))
-        for key, writer, seq, n in (one[:4] for one in plain)
-    ]

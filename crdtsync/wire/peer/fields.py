@@ -1,17 +1,19 @@
 """The fields of messages between peers: what each may hold, and how it is read with that bound checked.
 
-For example, an epoch is declared as ``epoch: Epoch`` and read with ``read_count(plain)``. To the code, an ``Epoch`` is
-a plain ``int``. Its form, ``Number("epoch", SEQ_MAX)``, is for the reference page, which prints the bound, and for
-tests and fuzzers, which make values from it. The reader is what protects the node.
+For example, an epoch is declared as ``epoch: Epoch``. To the code, an ``Epoch`` is a plain ``int``. Its form,
+``Number("epoch", SEQ_MAX)``, reads it with its bound checked, which is what protects the node. The reference page
+prints the bound, and tests and fuzzers make values from it. A message is read and written by the forms of its fields
+(:mod:`crdtsync.wire.peer.layout`).
 
 Each reader raises ValueError, or TypeError, for what no correct node could have sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
-from crdtsync.causality import SEQ_MAX, WRITER_MAX, Frontier, VersionVector, Writer
+from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot, Frontier, VersionVector, Writer, flatten
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, NAME_CHARS_MAX, is_name, shown
 
@@ -25,6 +27,10 @@ class Number(NamedTuple):
     name: str
     highest: int
 
+    def read(self, plain: Any) -> int:
+        """Such an integer."""
+        return read_count(plain, self.highest)
+
 
 class Octets(NamedTuple):
     """The form of so many bytes."""
@@ -33,20 +39,27 @@ class Octets(NamedTuple):
     most: int
     least: int = 0
 
+    def read(self, plain: Any) -> bytes:
+        """Such bytes."""
+        return read_blob(plain, self.most, self.least)
+
 
 class Words(NamedTuple):
-    """The form of a string: its ``rule`` for people, and the same as a regular expression."""
+    """The form of a string: its ``rule`` for people, and the same as a regular expression and as a function."""
 
     name: str
     rule: str
     pattern: str
+    read: Callable[[Any], str]
 
 
 class Flat(NamedTuple):
-    """The form of a map that is flattened into one array: what repeats in it."""
+    """The form of what is flattened into one array: what stands in it, and both ways."""
 
     name: str
     record: str
+    write: Callable[[Any], object]
+    read: Callable[[Any], Any]
 
 
 class Several(NamedTuple):
@@ -57,34 +70,6 @@ class Several(NamedTuple):
 
 
 Form = Number | Octets | Words | Flat
-
-NAME_PATTERN = rf"[a-z0-9][a-z0-9._-]{{0,{NAME_CHARS_MAX - 1}}}"
-_SHORT, _SHORT_PATTERN = f"1 to {NAME_CHARS_MAX} characters", f"(?s:.){{1,{NAME_CHARS_MAX}}}"
-
-Count = Annotated[int, Number("count", SEQ_MAX)]
-Epoch = Annotated[int, Number("epoch", SEQ_MAX)]
-WriterId = Annotated[Writer, Number("writer", WRITER_MAX)]
-NodeId = Annotated[str, Words("node id", _SHORT, _SHORT_PATTERN)]
-Text = Annotated[str, Words("short string", _SHORT, _SHORT_PATTERN)]
-Name = Annotated[
-    str, Words("name", f"1 to {NAME_CHARS_MAX} of ``a-z 0-9 . _ -``, the first a letter or digit", NAME_PATTERN)
-]
-SpaceName = Annotated[
-    str,
-    Words("space name", f"a name; ``{CLUSTER_SPACE}``: the cluster's own records", f"{CLUSTER_SPACE}|{NAME_PATTERN}"),
-]
-KeyText = Annotated[
-    str, Words("key", f"a key or pattern: 1 to {KEY_BYTES_MAX:,} characters", f"(?s:.){{1,{KEY_BYTES_MAX}}}")
-]
-Hash = Annotated[bytes, Octets("hash", HASH_FIELD_BYTES_MAX)]
-ShortHash = Annotated[bytes, Octets("short hash", SHORT_HASH_BYTES)]
-FlatVector = Annotated[
-    VersionVector, Flat("version vector", f"one array of writer, seq, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted")
-]
-FlatFrontier = Annotated[
-    Frontier,
-    Flat("frontier", f"one array of writer, seq, short hash, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted"),
-]
 
 
 def flat_frontier(frontier: Frontier) -> list[object]:
@@ -142,8 +127,68 @@ def read_space(name: Any) -> str:
     return CLUSTER_SPACE if name == CLUSTER_SPACE else read_name(name)
 
 
-def read_blob(data: Any, bytes_max: int) -> bytes:
+def read_blob(data: Any, bytes_max: int, bytes_min: int = 0) -> bytes:
     """Up to so many bytes."""
-    if type(data) is not bytes or len(data) > bytes_max:
+    if type(data) is not bytes or not bytes_min <= len(data) <= bytes_max:
         raise ValueError("not bytes of an allowed length")
     return data
+
+
+def _flat_entry(entry: tuple[str, Dot]) -> list[object]:
+    key, dot = entry
+    return [key, *dot]
+
+
+def _read_entry(flat: list[Any]) -> tuple[str, Dot]:
+    key, writer, seq, n = flat[:4]
+    return read_key(key), Dot(Writer(read_count(writer, WRITER_MAX)), read_count(seq), read_count(n))
+
+
+NAME_PATTERN = rf"[a-z0-9][a-z0-9._-]{{0,{NAME_CHARS_MAX - 1}}}"
+_SHORT, _SHORT_PATTERN = f"1 to {NAME_CHARS_MAX} characters", f"(?s:.){{1,{NAME_CHARS_MAX}}}"
+
+Count = Annotated[int, Number("count", SEQ_MAX)]
+Epoch = Annotated[int, Number("epoch", SEQ_MAX)]
+WriterId = Annotated[Writer, Number("writer", WRITER_MAX)]
+NodeId = Annotated[str, Words("node id", _SHORT, _SHORT_PATTERN, read_text)]
+Text = Annotated[str, Words("short string", _SHORT, _SHORT_PATTERN, read_text)]
+Name = Annotated[
+    str,
+    Words("name", f"1 to {NAME_CHARS_MAX} of ``a-z 0-9 . _ -``, the first a letter or digit", NAME_PATTERN, read_name),
+]
+SpaceName = Annotated[
+    str,
+    Words(
+        "space name",
+        f"a name; ``{CLUSTER_SPACE}``: the cluster's own records",
+        f"{CLUSTER_SPACE}|{NAME_PATTERN}",
+        read_space,
+    ),
+]
+KeyText = Annotated[
+    str, Words("key", f"a key or pattern: 1 to {KEY_BYTES_MAX:,} characters", f"(?s:.){{1,{KEY_BYTES_MAX}}}", read_key)
+]
+Hash = Annotated[bytes, Octets("hash", HASH_FIELD_BYTES_MAX)]
+ShortHash = Annotated[bytes, Octets("short hash", SHORT_HASH_BYTES)]
+FlatVector = Annotated[
+    VersionVector,
+    Flat(
+        "version vector",
+        f"one array of writer, seq, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted",
+        flatten,
+        read_vector,
+    ),
+]
+FlatFrontier = Annotated[
+    Frontier,
+    Flat(
+        "frontier",
+        f"one array of writer, seq, short hash, …, of up to {CHANGE_DEPS_MAX:,} writers, sorted",
+        flat_frontier,
+        read_frontier,
+    ),
+]
+FlatEntry = Annotated[
+    tuple[str, Dot],
+    Flat("entry", "key, writer, seq, n: a key, and the dot of one of its values", _flat_entry, _read_entry),
+]

@@ -11,20 +11,35 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from crdtsync.causality import WRITER_MAX, Writer
 from crdtsync.wire.change import SHORT_HASH_BYTES
-from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import Epoch, Flat, Octets, SpaceName, WriterId, read_blob, read_count, read_space
+from crdtsync.wire.peer.fields import Epoch, Flat, Octets, SpaceName, WriterId, read_blob, read_count
 
 FORKS = "forks"
 """The feature of a node that heals forks."""
 CHAIN_POINTS_MAX = 64
 """Of changes of one writer, in a message."""
 
+
+def _flat_points(points: dict[int, bytes]) -> list[object]:
+    return [part for point in sorted(points.items()) for part in point]
+
+
+def _read_points(flat: list[Any]) -> dict[int, bytes]:
+    if len(flat) % 2 or len(flat) > 2 * CHAIN_POINTS_MAX:
+        raise ValueError("points")
+    return {read_count(flat[i]): read_blob(flat[i + 1], SHORT_HASH_BYTES) for i in range(0, len(flat), 2)}
+
+
 FlatPoints = Annotated[
-    dict[int, bytes], Flat("points", f"one array of seq, short hash, …, of up to {CHAIN_POINTS_MAX} changes, sorted")
+    dict[int, bytes],
+    Flat(
+        "points",
+        f"one array of seq, short hash, …, of up to {CHAIN_POINTS_MAX} changes, sorted",
+        _flat_points,
+        _read_points,
+    ),
 ]
 ShownBody = Annotated[bytes, Octets("body", PEER_FRAME_BYTES_MAX)]
 
@@ -53,23 +68,3 @@ class Chain(Message):
     writer: WriterId
     points: FlatPoints
     body: ShownBody = b""
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        flat = [part for point in sorted(self.points.items()) for part in point]
-        return pack([self.TYPE, self.space, self.epoch, self.writer, flat, self.body])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Chain:
-        """See :class:`Message`."""
-        _, space, epoch, writer, flat, body = plain[:6]
-        if len(flat) % 2 or len(flat) > 2 * CHAIN_POINTS_MAX:
-            raise ValueError("points")
-        points = {read_count(flat[i]): read_blob(flat[i + 1], SHORT_HASH_BYTES) for i in range(0, len(flat), 2)}
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            Writer(read_count(writer, WRITER_MAX)),
-            points,
-            read_blob(body, PEER_FRAME_BYTES_MAX),
-        )

@@ -6,11 +6,10 @@ host-a sees it there, with the versions and alarms of all others.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import Count, NodeId, Several, Text, read_count, read_text
+from crdtsync.wire.peer.fields import Count, NodeId, Several, Text
 
 HEALTH = "health"
 """The feature of a node that tells how it is."""
@@ -56,24 +55,3 @@ class Health(Message):
     data_bytes: Count = 0
     free_bytes: Count = 0
     alarms: Annotated[tuple[ToldAlarm, ...], Several(ALARMS_TOLD_MAX)] = ()
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        figures = [self.told_ms, self.version, self.state, self.data_bytes, self.free_bytes]
-        return pack([self.TYPE, self.node, *figures, [list(alarm) for alarm in self.alarms]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Health:
-        """See :class:`Message`."""
-        _, node, told_ms, version, state, size, free, alarms = plain[:8]
-        if len(alarms) > ALARMS_TOLD_MAX:
-            raise ValueError("more alarms than a node tells of")
-        return cls(
-            read_text(node),
-            read_count(told_ms),
-            read_text(version),
-            read_text(state),
-            read_count(size),
-            read_count(free),
-            tuple(ToldAlarm(read_text(code), read_count(since_ms)) for code, since_ms in (one[:2] for one in alarms)),
-        )

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from crdtsync.causality import WRITER_MAX, Writer, flatten
-from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import NAME_CHARS_MAX
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
@@ -27,12 +25,6 @@ from crdtsync.wire.peer.fields import (
     SpaceName,
     Words,
     WriterId,
-    read_blob,
-    read_count,
-    read_name,
-    read_space,
-    read_text,
-    read_vector,
 )
 
 MESH = "mesh"
@@ -51,7 +43,16 @@ HOPS_MAX = 16
 ALL_SPACES = ""
 """In place of a space's name: all those that are for every node."""
 
-EverySpace = Annotated[str, Words("every space", "an empty string: all spaces that are for every node", "")]
+
+def _read_every_space(name: Any) -> str:
+    if name != ALL_SPACES:
+        raise ValueError("not the name of a space, nor empty")
+    return ALL_SPACES
+
+
+EverySpace = Annotated[
+    str, Words("every space", "an empty string: all spaces that are for every node", "", _read_every_space)
+]
 Hops = Annotated[int, Number("hops", HOPS_MAX)]
 DatabaseId = Annotated[bytes, Octets("database id", NAME_CHARS_MAX)]
 
@@ -70,17 +71,6 @@ class Links(Message):
     TYPE = 5
 
     nodes: Annotated[frozenset[NodeId], Several(LINKS_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, sorted(self.nodes)])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Links:
-        """See :class:`Message`."""
-        if len(plain[1]) > LINKS_MAX:
-            raise ValueError("too many links")
-        return cls(frozenset(read_text(node) for node in plain[1]))
 
 
 @message
@@ -101,19 +91,10 @@ class Relays(Message):
     wanted: bool
     nodes: Mapping[SpaceName | EverySpace, frozenset[NodeId]]
 
-    def encode(self) -> bytes:
+    def check(self) -> None:
         """See :class:`Message`."""
-        return pack([self.TYPE, self.wanted, [[space, sorted(of)] for space, of in sorted(self.nodes.items())]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Relays:
-        """See :class:`Message`."""
-        _, wanted, nodes = plain[:3]
-        if type(wanted) is not bool or sum(len(of) for _, of in nodes) > RELAYS_NODES_MAX:
-            raise ValueError("not a hint about relays")
-        return cls(
-            wanted, {space and read_space(space): frozenset(read_text(node) for node in of) for space, of in nodes}
-        )
+        if sum(map(len, self.nodes.values())) > RELAYS_NODES_MAX:
+            raise ValueError("a hint about too many nodes")
 
 
 class Asked(NamedTuple):
@@ -147,24 +128,12 @@ class Ask(Message):
 
     node: NodeId
     round: Count
-    spaces: tuple[Asked, ...]
+    spaces: Annotated[tuple[Asked, ...], Several(ASKED_WRITERS_MAX)]
 
-    def encode(self) -> bytes:
+    def check(self) -> None:
         """See :class:`Message`."""
-        spaces = [[one.space, one.epoch, list(one.writers)] for one in self.spaces]
-        return pack([self.TYPE, self.node, self.round, spaces])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Ask:
-        """See :class:`Message`."""
-        _, node, number, spaces = plain[:4]
-        if len(spaces) > ASKED_WRITERS_MAX or sum(len(one[2]) for one in spaces) > ASKED_WRITERS_MAX:
+        if sum(len(one.writers) for one in self.spaces) > ASKED_WRITERS_MAX:
             raise ValueError("asks for too much at once")
-        asked = tuple(
-            Asked(read_space(space), read_count(epoch), tuple(Writer(read_count(w, WRITER_MAX)) for w in writers))
-            for space, epoch, writers in (one[:3] for one in spaces)
-        )
-        return cls(read_text(node), read_count(number), asked)
 
 
 class Held(NamedTuple):
@@ -202,27 +171,6 @@ class Holding(Message):
     node: NodeId
     held: Annotated[tuple[Held, ...], Several(HOLDING_NODES_MAX)]
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.node, [[*one[:5], flatten(one.vector)] for one in self.held]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Holding:
-        """See :class:`Message`."""
-        _, node, held = plain[:3]
-        if len(held) > HOLDING_NODES_MAX:
-            raise ValueError("tells of too many nodes at once")
-        return cls(
-            read_text(node),
-            tuple(
-                Held(
-                    read_space(space), read_count(epoch), read_text(of), read_name(name),
-                    read_blob(database, NAME_CHARS_MAX), read_vector(flat),
-                )
-                for space, epoch, of, name, database, flat in (one[:6] for one in held)
-            ),
-        )  # fmt: skip
-
 
 @message
 class Reached(Message):
@@ -237,15 +185,3 @@ class Reached(Message):
     FEATURE = MESH
 
     nodes: Annotated[Mapping[NodeId, Hops], Several(REACHED_NODES_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, [list(item) for item in sorted(self.nodes.items())]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Reached:
-        """See :class:`Message`."""
-        _, nodes = plain[:2]
-        if len(nodes) > REACHED_NODES_MAX:
-            raise ValueError("too many nodes")
-        return cls({read_text(node): read_count(hops, HOPS_MAX) for node, hops in nodes})

@@ -6,11 +6,8 @@ For example, the process on host-b is frozen. Its kernel still takes bytes, so t
 
 from __future__ import annotations
 
-from typing import Any
-
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import Count, read_count
+from crdtsync.wire.peer.fields import Count
 
 PROBES = "probes"
 """The feature of a node that answers probes."""
@@ -32,15 +29,6 @@ class Probe(Message):
 
     number: Count
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.number])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Probe:
-        """See :class:`Message`."""
-        return cls(read_count(plain[1]))
-
 
 @message
 class Probed(Message):
@@ -57,12 +45,3 @@ class Probed(Message):
 
     number: Count
     time_ms: Count
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.number, self.time_ms])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Probed:
-        """See :class:`Message`."""
-        return cls(read_count(plain[1]), read_count(plain[2]))

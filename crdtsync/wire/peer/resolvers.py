@@ -7,9 +7,8 @@ that resolver may take.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,
@@ -18,10 +17,6 @@ from crdtsync.wire.peer.fields import (
     Number,
     Several,
     SpaceName,
-    read_count,
-    read_key,
-    read_space,
-    read_text,
 )
 
 RESOLVERS = "resolvers"
@@ -81,25 +76,3 @@ class Resolvers(Message):
     node: NodeId
     patterns: Annotated[tuple[ResolvedPattern, ...], Several(RESOLVERS_PATTERNS_MAX)] = ()
     keys: Annotated[tuple[HandledKey, ...], Several(RESOLVERS_KEYS_MAX)] = ()
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.node, [list(one) for one in self.patterns], [list(one) for one in self.keys]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Resolvers:
-        """See :class:`Message`."""
-        _, node, patterns, keys = plain[:4]
-        if len(patterns) > RESOLVERS_PATTERNS_MAX or len(keys) > RESOLVERS_KEYS_MAX:
-            raise ValueError("more about resolvers than a node has to say")
-        return cls(
-            read_text(node),
-            tuple(
-                ResolvedPattern(read_space(space), read_key(pattern), read_count(takeover_ms, RESOLVER_TAKEOVER_MS_MAX))
-                for space, pattern, takeover_ms in (one[:3] for one in patterns)
-            ),
-            tuple(
-                HandledKey(read_space(space), read_key(key), read_count(asked))
-                for space, key, asked in (one[:3] for one in keys)
-            ),
-        )

@@ -10,10 +10,8 @@ The module :mod:`crdtsync.wire.peer.snapshot` says what a part holds.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from crdtsync.wire.change import SHORT_HASH_BYTES
-from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
@@ -22,9 +20,6 @@ from crdtsync.wire.peer.fields import (
     Octets,
     ShortHash,
     SpaceName,
-    read_blob,
-    read_count,
-    read_space,
 )
 
 SNAPSHOTS = "snapshots"
@@ -54,16 +49,6 @@ class Offer(Message):
     space: SpaceName
     epoch: Epoch
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Offer:
-        """See :class:`Message`."""
-        _, space, epoch = plain[:3]
-        return cls(read_space(space), read_count(epoch))
-
 
 @message
 class Take(Message):
@@ -84,23 +69,6 @@ class Take(Message):
     epoch: Epoch
     snapshot: SnapshotId | NoSnapshot
     part: PartNumber
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, self.snapshot, self.part])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Take:
-        """See :class:`Message`."""
-        _, space, epoch, snapshot, part = plain[:5]
-        if len(snapshot) not in (0, SNAPSHOT_ID_BYTES):
-            raise ValueError("not the id of a snapshot")
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            read_blob(snapshot, SNAPSHOT_ID_BYTES),
-            read_count(part, PART_NUMBER_MAX),
-        )
 
 
 @message
@@ -131,25 +99,3 @@ class Part(Message):
     data: PartData
     short_hash: ShortHash
     is_last: bool
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([
-            self.TYPE, self.space, self.epoch, self.snapshot, self.part, self.data, self.short_hash, self.is_last,
-        ])  # fmt: skip
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Part:
-        """See :class:`Message`."""
-        _, space, epoch, snapshot, part, data, short_hash, is_last = plain[:8]
-        if len(snapshot) != SNAPSHOT_ID_BYTES or type(is_last) is not bool:
-            raise ValueError("part of a snapshot")
-        return cls(
-            read_space(space),
-            read_count(epoch),
-            read_blob(snapshot, SNAPSHOT_ID_BYTES),
-            read_count(part, PART_NUMBER_MAX),
-            read_blob(data, PEER_FRAME_BYTES_MAX),
-            read_blob(short_hash, SHORT_HASH_BYTES),
-            is_last,
-        )

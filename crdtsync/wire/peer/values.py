@@ -7,14 +7,12 @@ with the hash, and writes it to its place.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from crdtsync.causality import Dot
-from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.comparing import FlatDot, read_entries
-from crdtsync.wire.peer.fields import Epoch, KeyText, Octets, Several, SpaceName, read_blob, read_count, read_space
+from crdtsync.wire.peer.fields import Epoch, FlatEntry, Octets, Several, SpaceName
 
 VALUES = "values"
 """The feature of a node that gives values to those whose disk has spoilt them."""
@@ -44,19 +42,7 @@ class Spoilt(Message):
 
     space: SpaceName
     epoch: Epoch
-    entries: Annotated[list[tuple[KeyText, FlatDot]], Several(SPOILT_ENTRIES_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack([self.TYPE, self.space, self.epoch, [[key, *dot] for key, dot in self.entries]])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Spoilt:
-        """See :class:`Message`."""
-        _, space, epoch, entries = plain[:4]
-        if len(entries) > SPOILT_ENTRIES_MAX:
-            raise ValueError("more values than one message asks for")
-        return cls(read_space(space), read_count(epoch), read_entries(entries))
+    entries: Annotated[list[FlatEntry], Several(SPOILT_ENTRIES_MAX)]
 
 
 @message
@@ -78,22 +64,8 @@ class Intact(Message):
 
     space: SpaceName
     epoch: Epoch
-    entries: Annotated[list[tuple[KeyText, FlatDot]], Several(SPOILT_ENTRIES_MAX)]
+    entries: Annotated[list[FlatEntry], Several(SPOILT_ENTRIES_MAX)]
     values: Annotated[list[ValueBytes], Several(SPOILT_ENTRIES_MAX)]
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        entries = [[key, *dot] for key, dot in self.entries]
-        return pack([self.TYPE, self.space, self.epoch, entries, self.values])
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Intact:
-        """See :class:`Message`."""
-        _, space, epoch, entries, values = plain[:5]
-        if max(len(entries), len(values)) > SPOILT_ENTRIES_MAX:
-            raise ValueError("more values than one message gives")
-        found = [read_blob(value, CHANGE_BYTES_MAX) for value in values]
-        return cls(read_space(space), read_count(epoch), read_entries(entries), found)
 
     def found(self) -> list[tuple[str, Dot, bytes]]:
         """Keys and dots with their values."""

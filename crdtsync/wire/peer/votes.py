@@ -6,11 +6,9 @@ bob, and b says who holds it and for how long yet.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import HASH_FIELD_BYTES_MAX as ID_BYTES_MAX
 from crdtsync.wire.peer.fields import (
     Count,
     Hash,
@@ -18,10 +16,6 @@ from crdtsync.wire.peer.fields import (
     NodeId,
     Several,
     Text,
-    read_blob,
-    read_count,
-    read_key,
-    read_text,
 )
 
 VOTES = "votes"
@@ -74,31 +68,6 @@ class Vote(Message):
     agent: Text
     incarnation: Hash
 
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        return pack(
-            [
-                self.TYPE, self.number, self.voters, self.what, self.key, self.owner, self.ballot, self.ttl_ms,
-                self.agent, self.incarnation,
-            ]
-        )  # fmt: skip
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Vote:
-        """See :class:`Message`."""
-        _, number, voters, what, key, owner, ballot, ttl_ms, agent, incarnation = plain[:10]
-        return cls(
-            read_count(number),
-            read_blob(voters, ID_BYTES_MAX),
-            read_count(what),
-            read_key(key),
-            read_blob(owner, ID_BYTES_MAX),
-            read_count(ballot),
-            read_count(ttl_ms),
-            read_text(agent),
-            read_blob(incarnation, ID_BYTES_MAX),
-        )
-
 
 @message
 class Voted(Message):
@@ -125,28 +94,3 @@ class Voted(Message):
     holder: Text
     incarnation: Hash
     known: Annotated[tuple[Known, ...], Several(VOTERS_MAX)] = ()
-
-    def encode(self) -> bytes:
-        """See :class:`Message`."""
-        known = [list(one) for one in self.known]
-        return pack(
-            [
-                self.TYPE, self.number, self.granted, self.ballot, self.left_ms, self.holder, self.incarnation, known,
-            ]
-        )  # fmt: skip
-
-    @classmethod
-    def decode(cls, plain: list[Any]) -> Voted:
-        """See :class:`Message`."""
-        _, number, granted, ballot, left_ms, holder, incarnation, known = plain[:8]
-        if len(known) > VOTERS_MAX:
-            raise ValueError("more voters than there may be")
-        return cls(
-            read_count(number),
-            read_count(granted),
-            read_count(ballot),
-            read_count(left_ms),
-            read_text(holder),
-            read_blob(incarnation, ID_BYTES_MAX),
-            tuple(Known(read_text(node), read_blob(name, ID_BYTES_MAX)) for node, name in (one[:2] for one in known)),
-        )

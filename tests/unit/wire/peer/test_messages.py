@@ -23,7 +23,7 @@ from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, STOP_CHARS_MAX, Stop, 
 from crdtsync.wire.peer.fields import Number, Octets, Several, Words
 from crdtsync.wire.peer.meshing import LINKS_MAX, Links
 from crdtsync.wire.peer.messages import FEATURES, MESSAGES, SUBJECTS, decode_message, message_name, type_of
-from crdtsync.wire.peer.resolvers import RESOLVER_TAKEOVER_MS_MAX, RESOLVERS_KEYS_MAX, RESOLVERS_PATTERNS_MAX
+from crdtsync.wire.peer.resolvers import RESOLVER_TAKEOVER_MS_MAX, RESOLVERS_KEYS_MAX, RESOLVERS_PATTERNS_MAX, Resolvers
 from tests.examples import examples
 
 ITEMS_MAX = 3
@@ -34,7 +34,7 @@ FLAT = {
     "version vector": st.dictionaries(WRITERS, COUNTS, max_size=ITEMS_MAX),
     "points": st.dictionaries(COUNTS, st.binary(min_size=8, max_size=8), max_size=ITEMS_MAX),
     "frontier": st.dictionaries(WRITERS, st.tuples(COUNTS, st.binary(min_size=8, max_size=8)), max_size=ITEMS_MAX),
-    "dot": st.builds(Dot, WRITERS, COUNTS, COUNTS),
+    "entry": st.tuples(st.text(min_size=1, max_size=8), st.builds(Dot, WRITERS, COUNTS, COUNTS)),
 }
 
 
@@ -241,3 +241,9 @@ def test_a_message_has_the_name_of_its_class(message):
 @pytest.mark.parametrize("data", [b"", b"\x91", b"\x91\x7f", b"\x91\xc0"])
 def test_what_is_no_known_message_has_no_name(data):
     assert message_name(data) == "?"
+
+
+def test_a_field_that_an_older_version_lacks_has_its_default():
+    assert decode_message(pack([10, "n"])) == Resolvers("n")
+    with pytest.raises(InvalidEncoding, match="a part is missing"):
+        decode_message(pack([10]))
