@@ -13,6 +13,8 @@ import pytest
 from mcp.client.client import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from crdtsync import AsyncClient
+from crdtsync.mcp.memory.import_file import bring_over
 from tests.harness.cluster import Cluster
 from tests.harness.daemon import Daemon
 from tests.harness.npm import installed
@@ -115,6 +117,27 @@ async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_p
         file.write_text(line)
         done = run("import-from", "memory-server", str(file))
         assert (done.status, "line 1 is not of a memory server's file" in done.err) == (4, True), done
+
+
+async def test_a_long_file_is_brought_over_in_few_changes(daemon: Daemon):
+    """One that the daemon refuses as too large is divided, and what somebody makes meanwhile stays."""
+    lines = [json.dumps({"type": "entity", **entity(f"e{i}", f"is {i}", "x" * 30_000)}) for i in range(300)]
+    lines += [json.dumps({"type": "relation", **relation(f"e{i}", "e0")}) for i in range(900)]
+    state = daemon.client("bob")
+
+    class Late(AsyncClient):
+        def batch(self, *arguments: Any, **options: Any) -> Any:
+            if not state.keys("memory/"):
+                state.set("memory/entity/e5", {"type": "made by bob"})
+            return super().batch(*arguments, **options)
+
+    async with Late(daemon.socket, agent="ann") as session:
+        assert await bring_over(session, [*lines, lines[0]]) == (300, 900)
+        assert state.status()["counters"]["changes_made"] < 30
+        assert await bring_over(session, lines) == (0, 0)
+    assert state.get("memory/entity/e5") == {"type": "made by bob"}
+    assert sorted(state.members("memory/observations/e5")) == ["is 5", "x" * 30_000]
+    assert (len(state.keys("memory/entity/")), len(state.members("memory/relations"))) == (300, 900)
 
 
 @pytest.fixture(scope="module")

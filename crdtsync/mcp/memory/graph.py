@@ -40,9 +40,9 @@ async def create(session: AsyncSession, entities: Iterable[Entity]) -> list[Enti
     for entity in entities:
         try:
             async with session.batch() as batch:
-                batch.set(_key(ENTITY, entity["name"]), {"type": entity["entityType"]}, if_absent=True)
+                batch.set(key_of(ENTITY, entity["name"]), {"type": entity["entityType"]}, if_absent=True)
                 for observation in dict.fromkeys(entity["observations"]):
-                    batch.add(_key(OBSERVATIONS, entity["name"]), observation)
+                    batch.add(key_of(OBSERVATIONS, entity["name"]), observation)
         except VersionMismatch:
             continue
         created.append(entity)
@@ -51,37 +51,37 @@ async def create(session: AsyncSession, entities: Iterable[Entity]) -> list[Enti
 
 async def observe(session: AsyncSession, name: str, contents: Sequence[str]) -> list[str]:
     """Add to what is known of an entity; gives back what was not known before."""
-    if await session.get(_key(ENTITY, name)) is None:
+    if await session.get(key_of(ENTITY, name)) is None:
         message = f"Entity with name {name} not found"
         raise InvalidRequest(message)
-    return [one for one in dict.fromkeys(contents) if await session.add(_key(OBSERVATIONS, name), one)]
+    return [one for one in dict.fromkeys(contents) if await session.add(key_of(OBSERVATIONS, name), one)]
 
 
 async def forget(session: AsyncSession, name: str, contents: Iterable[str]) -> None:
     """Take away from what is known of an entity."""
     for one in contents:
-        await session.discard(_key(OBSERVATIONS, name), one)
+        await session.discard(key_of(OBSERVATIONS, name), one)
 
 
 async def delete(session: AsyncSession, names: Sequence[str]) -> None:
     """Delete entities with all that is known of them, and the relations that they are part of."""
     for name in names:
         async with session.batch() as batch:
-            batch.delete(_key(ENTITY, name))
-            batch.delete(_key(OBSERVATIONS, name))
+            batch.delete(key_of(ENTITY, name))
+            batch.delete(key_of(OBSERVATIONS, name))
     gone = set(names)
     await unrelate(session, [one for one in await relations(session) if one["from"] in gone or one["to"] in gone])
 
 
 async def relate(session: AsyncSession, wanted: Iterable[Relation]) -> list[Relation]:
     """Add relations; gives back those that were not there before."""
-    return [one for one in wanted if await session.add(RELATIONS, _plain(one))]
+    return [one for one in wanted if await session.add(RELATIONS, plain(one))]
 
 
 async def unrelate(session: AsyncSession, unwanted: Iterable[Relation]) -> None:
     """Take relations away."""
     for one in unwanted:
-        await session.discard(RELATIONS, _plain(one))
+        await session.discard(RELATIONS, plain(one))
 
 
 async def relations(session: AsyncSession) -> list[Relation]:
@@ -95,7 +95,7 @@ async def whole(session: AsyncSession) -> Graph:
     found: list[Entity] = []
     for entry in entries:
         name = _name(entry.key)
-        known = _by_time(await session.member_items(_key(OBSERVATIONS, name)))
+        known = _by_time(await session.member_items(key_of(OBSERVATIONS, name)))
         kind = str(entry.value.get("type", "")) if isinstance(entry.value, dict) else ""
         found.append({"name": name, "entityType": kind, "observations": [str(member.value) for member in known]})
     return {"entities": found, "relations": await relations(session)}
@@ -128,7 +128,8 @@ def _is_relation(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("from", "to", "relationType"))
 
 
-def _plain(relation: Relation) -> dict[str, str]:
+def plain(relation: Relation) -> dict[str, str]:
+    """A relation as it is stored, whatever else was said of it."""
     return {"from": relation["from"], "to": relation["to"], "relationType": relation["relationType"]}
 
 
@@ -136,7 +137,8 @@ def _by_time(members: Iterable[Member]) -> list[Member]:
     return sorted(members, key=lambda member: member.time.timestamp() if member.time else 0.0)
 
 
-def _key(prefix: str, name: str) -> str:
+def key_of(prefix: str, name: str) -> str:
+    """The key of an entity, or of what is known of it."""
     return prefix + name.replace("%", "%25").replace("/", "%2F")
 
 
