@@ -31,9 +31,13 @@ def test_the_stores(daemon: Daemon) -> None:
     passes(NAME, "store.py", SOCKET=daemon.socket)
 
 
-def test_the_store_of_the_page(daemon: Daemon, tmp_path: Path) -> None:
+def test_what_a_store_was_told_is_found_where_its_host_has_died(pair: Cluster, tmp_path: Path) -> None:
+    """The program of the how-to page, on two hosts."""
     program = program_of_the_page("CrdtStore", tmp_path / "remember.py")
-    assert run_with(NAME, daemon, program) == "food Ada likes pizza with anchovies\n"
+    run_with(NAME, pair[0], program)
+    pair[1].client().wait(pair[0].client().now(), timeout=60)
+    pair[0].kill()
+    assert run_with(NAME, pair[1], program, "Which pizza?") == "food Ada likes pizza with anchovies\n"
 
 
 def test_an_item_that_two_hosts_put_at_once(parted: Cluster) -> None:
