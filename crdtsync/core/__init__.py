@@ -59,6 +59,7 @@ Modules here:
 - ``node``: :class:`~crdtsync.core.node.Node`. Open it first: ``step`` and its table of handlers, ``ready``,
   ``advance``
 - ``interface``: the events that go in, and ``Ready``
+- ``node_context``: :class:`~crdtsync.core.node_context.NodeContext`, what the parts of a node share
 - ``agenda``: when each part of a node is due; a turn runs what is
 - ``heal_forks``: forks that this node has to heal, some of it each turn
 - ``replay``: changes that were acknowledged and fit into no table, taken in again as if from a peer
@@ -68,12 +69,12 @@ Modules here:
 Rooms, top to bottom; each may import the rooms below it and never one above (``pyproject.toml`` holds the order):
 
 - ``diagnostics``: status, usage, why a key is as it is
+- ``background``: what a node does by itself: expiry, trimming, texts
 - ``agents``: the requests of agents, from the frame to the reply
 - ``reads``: read requests
 - ``waiting``: requests that wait; write concerns; session guarantees
 - ``resolvers``: agents that settle conflicts
 - ``watch``: watches and mirrors
-- ``background``: what a node does by itself: expiry, trimming, texts
 - ``access``: agents' identities, rights, quotas
 - ``cluster``: members, invites, which spaces there are
 - ``sync``: what peers exchange: changes, acknowledgements, snapshots, comparison, repair

@@ -57,16 +57,16 @@ _AT_ONCE = [0.0] * len(PARTS)
 
 
 class Agenda:
-    """Of one node. ``deadlines``: how to ask a part when it is due (None: never). A part without one is due by
-    :meth:`all_now` alone.
+    """Of one node. ``deadlines``, given once all parts are there: how to ask a part when it is due (None: never). A
+    part without one is due by :meth:`all_now` alone.
 
     ``soonest_s``: before this nothing is due, as far as is known. ``ran``: what this turn ran, or else the last one.
     """
 
-    __slots__ = ("_asks", "_due_s", "_unsure", "ran", "soonest_s")
+    __slots__ = ("_due_s", "_unsure", "deadlines", "ran", "soonest_s")
 
-    def __init__(self, deadlines: Mapping[Part, Callable[[], float | None]]) -> None:
-        self._asks = deadlines
+    def __init__(self) -> None:
+        self.deadlines: Mapping[Part, Callable[[], float | None]] = {}
         self.ran: list[Part] = []
         self.all_now()
 
@@ -108,7 +108,7 @@ class Agenda:
 
     def next_s(self) -> float:
         """When the next turn is due; infinite: never. Asks those who may say something else than they did last."""
-        due_s, asks = self._due_s, self._asks
+        due_s, asks = self._due_s, self.deadlines
         for part in self._unsure:
             ask = asks.get(part)
             moment_s = None if ask is None else ask()

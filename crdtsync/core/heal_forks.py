@@ -153,7 +153,7 @@ class ForkHealing:
                     "has new names"
                 )
                 parts = slices(healing.bodies)
-                self._committing = name, what, node.random_bytes(16), len(parts)
+                self._committing = name, what, node.random.randbytes(16), len(parts)
                 return self._batch(replica, healing, parts, self._committing[2])
         return None
 
@@ -198,7 +198,7 @@ class ForkHealing:
             return False
         node, (name, what, incarnation, count) = self._node, self._committing
         self._committing = None
-        node.identity = node.desk.identity = node.identity._replace(incarnation=incarnation)
+        node.identity = node.identity._replace(incarnation=incarnation)
         node.sync.healed(name)
         after = node.read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes

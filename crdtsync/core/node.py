@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessDesk
-from crdtsync.core.agenda import Agenda, Part, are_plain
+from crdtsync.core.agenda import Part, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
 from crdtsync.core.agents.connection import Agent, Reply, User
 from crdtsync.core.agents.desk import Desk
-from crdtsync.core.agents.host_requests import Service, serve
-from crdtsync.core.agents.vote_requests import vote_request
+from crdtsync.core.agents.host_requests import Service, host_requests
+from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.purging import Purger
@@ -63,16 +62,16 @@ from crdtsync.core.interface import (
     TakeBack,
     Tick,
 )
+from crdtsync.core.node_context import Log, NodeContext
 from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.peers.voter import Voter
-from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.asleep import may_sleep
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
 from crdtsync.core.resolvers.registry import Registry
-from crdtsync.core.storage.interface import Batch, OutcomeRow, SpaceRow, Storage
-from crdtsync.core.storage.long_values import CACHE_BYTES_MAX, ValueCache
+from crdtsync.core.storage.interface import Batch, SpaceRow, Storage
+from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
@@ -83,14 +82,11 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 if TYPE_CHECKING:
     from random import Random
 
-    from crdtsync.core.history.checkpoints import Checkpoint
-
-Log = Callable[..., None]
 _OF_OTHERS = frozenset((AgentOpened, AgentFrame, AgentFlow, AgentClosed, PeerOpened, PeerFrame, PeerClosed, PeerFlowed))
 """What agents and peers do."""
 
 
-class Node:
+class Node(NodeContext):
     """See the module's description. Not thread-safe."""
 
     def __init__(
@@ -109,54 +105,44 @@ class Node:
         blob_bytes_max: int = BLOB_BYTES_MAX,
         voters: Iterable[str] = (),
     ) -> None:
-        self.identity = identity
-        self.storage = storage
-        self.log = log
-        self.now_ms, self.now_s = now
+        super().__init__(identity, storage, random, log, now, cache_bytes_max)
         self.started_s = now.mono_s
-        self.read_only = ""
-        self.alarms = Alarms(log)
         self.counts = Counts()
-        self._services = services or {}
         self._shell_usages = shell_usages
         self._usage_alarms = UsageAlarms(self.alarms)
         self.crowds = Crowds()
         self._has_work = False  # as of the end of the last turn
-        self._random = random
-        self.value_cache = ValueCache(cache_bytes_max)
         self._blob_bytes_max = blob_bytes_max
-        self._ledger = Ledger(0, 0)
-        self.spaces = Spaces(self)
-        self._applied: dict[str, list[Applied]] = {}
-        self._durable: dict[str, int] = {}
-        self._restless: set[str] = set()
-        self.barred: set[tuple[int, int, int]] = set()  # changes that no table takes: space, writer, number
-        self.replicas: dict[str, Replica] = {}
         self.cluster = Cluster(self)
+        self.spaces = Spaces(self, self.cluster, self._make_space, self._close_space)
+        self._durable: dict[str, int] = {}
         self.reaper = Reaper(self)
-        self.purger = Purger(self)
+        self.retention = Retention(storage, caps, now.mono_s)
+        self.purger = Purger(self, self.retention)
         self.upload_sweep = UploadSweep(self)
-        self.automatic_checkpoints = AutomaticCheckpoints(self)
-        self.sleeper = Sleeper(self)
+        self.automatic_checkpoints = AutomaticCheckpoints(self, self.live_holders)
+        self.sleeper = Sleeper(self, self.put_to_sleep)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
-        self.retention = Retention(storage, caps, now.mono_s)
-        voter = Voter(identity, voters, storage, lambda: self._ledger.batch, now.mono_s, lambda: self.now_ms)
+        voter = Voter(identity, voters, storage, lambda: self.ledger.batch, now.mono_s, lambda: self.now_ms)
         self.sync = Sync(
             identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, voter, room_bytes
         )
-        self.fleet = Admission(self, identity, storage, random, log)
+        self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
+        self.resolvers = Registry(self, self.sync, self._tell_agent)
+        self.guard = Guard(self, self.cluster, self.fleet, limits)
+        self.desk = Desk(self, self.cluster, self.spaces, self.fleet, self.sync, self.guard, self.resolvers)
         self.cluster_desk = ClusterDesk(self.fleet, self.data)
-        self.resolvers = Registry(self)
-        self.agenda = Agenda(self._deadlines())
-        self.guard = Guard(self, limits)
-        self.access_desk = AccessDesk(self, self.guard, random)
-        self.desk = Desk(self, identity, storage)
-        self.desk.add_requests({"status": status_request(self.desk), "explain": explain_request(self.desk)})
-        self.desk.add_requests({"vote": vote_request(self.desk)})
+        self.access_desk = AccessDesk(self.desk, self.cluster)
+        self.desk.add_requests(self.cluster_desk.requests)
+        self.desk.add_requests(self.access_desk.requests)
+        self.desk.add_requests(space_requests(self.desk, self.access_desk.begin_private))
+        self.desk.add_requests(host_requests(services or {}))
+        self.desk.add_requests({"status": status_request(self), "explain": explain_request(self)})
         self.desk.check_requests()
-        self.spaces.start()
+        self.agenda.deadlines = self._deadlines()
+        self.spaces.start(self.fleet, self.sync)
         self.desk.access_changes.reload()
         self.fork_healing = ForkHealing(self)
         self.fork_healing.finish()
@@ -188,22 +174,22 @@ class Node:
         """Read every space from disk, in place of what memory holds."""
         self.replicas.clear()
         self._durable.clear()
-        self._restless.clear()
+        self.restless.clear()
         self._texts.clear()
         self.value_cache.clear()
-        self._ledger = Ledger(self.storage.position_last(), self.storage.row_last())
+        self.ledger = Ledger(self.storage.position_last(), self.storage.row_last())
         rows = {row.name: row for row in self.storage.spaces()}
         for number, name in enumerate(ALWAYS, max((row.id for row in rows.values()), default=0) + 1):
             if name not in rows:
                 rows[name] = SpaceRow(number, name, 0, None, 0, 0, 0, {}, 0, {})
-                self._ledger.batch.spaces.append((number, name, 0))
+                self.ledger.batch.spaces.append((number, name, 0))
         for row in rows.values():
             self._rest(self.open_replica(row))
         self.spaces.archives.reload()
 
     def open_replica(self, row: SpaceRow) -> Replica:
         """A replica of what is stored under a row's number; it is among ``replicas`` from now on."""
-        replica = self._replica_of(row, self._ledger)
+        replica = self._replica_of(row, self.ledger)
         self.replicas[row.name] = replica
         self._read(replica)
         return replica
@@ -212,7 +198,7 @@ class Node:
         """What a replica holds has just been read from disk."""
         self._durable[replica.name] = replica.position
         self._texts[replica.name] = TextKeeper(replica)
-        self._restless.add(replica.name)
+        self.restless.add(replica.name)
         self._equip(replica)
         replica.woken = self._equip
         self.reaper.loaded(replica)
@@ -229,16 +215,16 @@ class Node:
         has_texts = bool(self.storage.document_spans(replica.id, None, 1))  # which are trimmed in rounds
         if replica.name != CLUSTER_SPACE and not is_resumed and not has_texts and may_sleep(replica):
             replica.sleep()
-            self._restless.discard(replica.name)
+            self.restless.discard(replica.name)
 
     def put_to_sleep(self, name: str) -> bool:
         """Put a space to sleep, unless it is asleep, or something is under way there."""
         replica = self.replicas[name]
         is_used = (
             name == CLUSTER_SPACE
-            or name in self._restless
+            or name in self.restless
             or name in self._applied
-            or self._ledger.batch.metas  # of its checkpoints, perhaps
+            or self.ledger.batch.metas  # of its checkpoints, perhaps
             or len(self.desk.long_reads)
             or name in self.sync.transfers.taker.receipts
             or self.fork_healing.is_busy
@@ -254,18 +240,7 @@ class Node:
         replica.documents.now_s = self.now_s
         self.agenda.all_now()
         if self.replicas.get(replica.name) is replica:
-            self._restless.add(replica.name)
-
-    def read_archive(self, row: SpaceRow) -> Replica:
-        """A replica of what is stored under a row's number, for reading alone."""
-        return self._replica_of(row, Ledger(0, 0))
-
-    def _replica_of(self, row: SpaceRow, ledger: Ledger) -> Replica:
-        cluster, me = self.identity.cluster, (self.identity.node, self.identity.name)
-        replica = Replica(row, cluster, self.storage, ledger, self._random, me, self.alarms, self.value_cache)
-        replica.documents.now_s = self.now_s
-        replica.barred = self.barred
-        return replica
+            self.restless.add(replica.name)
 
     def _is_restless(self, name: str) -> bool:
         """Whether the coming turns have to look at a space although nothing happens to it."""
@@ -273,31 +248,31 @@ class Node:
         is_due = keeper.deadline_s(self.now_s, is_writable=True) is not None
         return is_due or replica.entries.expiry.next_ms() is not None or self.reaper.is_waiting(name)
 
-    def restless(self) -> list[Replica]:
-        """The spaces that time alone may change something in, and those that something has just happened to."""
-        return [self.replicas[name] for name in sorted(self._restless)]
-
     def live_holders(self, space: str) -> set[str]:
         """The other nodes that are up and hold a space."""
         record, live = self.spaces.record(space), self.sync.live_nodes()
         return live if record is None or record.nodes is None else live & set(record.nodes)
 
-    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> CheckpointCheck:
-        """What reads a checkpoint back; of the values those that are new since the one ``before``."""
-        return CheckpointCheck(replica, self.storage, record, before)
-
     def close_replica(self, replica: Replica) -> None:
         """It is among them no longer."""
         del self.replicas[replica.name], self._durable[replica.name], self._texts[replica.name]
         self._applied.pop(replica.name, None)
-        self._restless.discard(replica.name)
+        self.restless.discard(replica.name)
         self.reaper.closed(replica)
         self.purger.closed(replica.name)
 
-    @property
-    def ledger(self) -> Ledger:
-        """What the next commit must write."""
-        return self._ledger
+    def _make_space(self, row: SpaceRow) -> None:
+        """A space is held here from now on, or from its beginning anew."""
+        replica = self.open_replica(row)
+        self.desk.watches.moved(replica)
+        self.resolvers.moved(row.name)
+        self.sync.space_opened(replica)
+
+    def _close_space(self, replica: Replica, reason: str, is_gone: bool) -> None:
+        """A space, or an epoch of it, is held here no longer."""
+        self.desk.space_closed(replica.name, reason, is_gone=is_gone)
+        self.sync.space_closed(replica)
+        self.close_replica(replica)
 
     # -- events in -------------------------------------------------------------------------------------------
 
@@ -305,7 +280,7 @@ class Node:
         """Take in one event. What follows from it shows in the next :meth:`ready`."""
         self.now_ms, self.now_s = now
         self.alarms.now_ms = self.now_ms
-        for name in self._restless:
+        for name in self.restless:
             self.replicas[name].documents.now_s = self.now_s
         kind = type(event)
         if kind is not AgentFrame and kind is not PeerFrame:
@@ -366,7 +341,7 @@ class Node:
         merges = self.sync.transfers.taker.take_merges()
         for name, merged in merges:
             self._applied.setdefault(name, [])
-            self._restless.add(name)
+            self.restless.add(name)
             keys = merged.keys()
             self.resolvers.touched(name, keys)
             if len(self.desk.watches):
@@ -379,7 +354,7 @@ class Node:
         """Changes that were not made here have been applied in memory."""
         for item in applied:
             self._applied.setdefault(item.space, []).append(item)
-            self._restless.add(item.space)
+            self.restless.add(item.space)
         keys = [op.key for item in applied if item.space == CLUSTER_SPACE for op in item.change.ops]
         if keys:
             self.cluster.changed(keys)
@@ -428,33 +403,11 @@ class Node:
 
     # -- for the agents' desk ------------------------------------------------------------------------------------
 
-    def random_bytes(self, count: int) -> bytes:
-        """So many that nobody has seen."""
-        return self._random.randbytes(count)
-
-    def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory, of which anything may follow."""
-        self.agenda.all_now()
-        self.applied_plainly(replica, changes)
-
-    def applied_plainly(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory, of which nothing follows but news."""
-        self._applied.setdefault(replica.name, []).extend(changes)
-        self._restless.add(replica.name)
-
-    def outcome(self, row: OutcomeRow) -> None:
-        """Store a write's reply with the commit."""
-        self._ledger.batch.outcomes.append(row)
-
-    def serve(self, name: str, agent: Agent, args: Mapping[str, Any]) -> object:
-        """An operation that the shell carries out."""
-        return serve(self._services, name, agent.conn, args)
-
     def usages(self, stats: Stats) -> list[Usage]:
         """How full everything is that has a bound; ``stats``: those of all spaces' logs."""
         return [*usages(self, stats), *self._shell_usages()]
 
-    def tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
+    def _tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
         """Send events to an agent; how many bytes that is."""
         data = frame(pack([request, 2, events]))
         self.desk.replies.append(Reply(conn, None, data))
@@ -495,11 +448,11 @@ class Node:
 
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
-        agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self._ledger.batch, self.now_s
+        agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self.ledger.batch, self.now_s
         rewind = self.fork_healing.begin() if sync.forks.lost or self.fork_healing.is_busy else None
         if rewind is not None:
             return Ready(rewind, [], self.take_replies(), [], [])
-        if self._ledger.late:
+        if self.ledger.late:
             self._take_late()
         agenda.begin()
         self._heed_waiting()
@@ -523,16 +476,16 @@ class Node:
             self.fleet.store(batch)
             desk.replies += self.chore_replies()
             membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
-            ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
+            ready = Ready(self.ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
         else:
-            ready = Ready(self._ledger.take(), sends, desk.replies, closes, desk.closes)
+            ready = Ready(self.ledger.take(), sends, desk.replies, closes, desk.closes)
         desk.replies, desk.closes = [], []
         return ready
 
     def _take_late(self) -> None:
         """Changes that were left over when many could be applied at once."""
         self.agenda.all_now()
-        late, self._ledger.late = self._ledger.late, {}
+        late, self.ledger.late = self.ledger.late, {}
         for name, changes in late.items():
             replica = self.replicas.get(name)
             if replica is None:
@@ -556,7 +509,7 @@ class Node:
         if agenda.takes(Part.REQUESTS, now_s):
             self.desk.settle()
         if agenda.takes(Part.EXPIRY, now_s):
-            self.reaper.run()
+            self.reaper.run(self.desk.watches, self.sync)
         if agenda.takes(Part.ARCHIVES, now_s):
             self.spaces.archives.run()
         if agenda.takes(Part.PURGES, now_s):
@@ -578,7 +531,7 @@ class Node:
 
     def _keep_texts(self) -> None:
         has_readied = False
-        for name in sorted(self._restless):
+        for name in sorted(self.restless):
             keeper = self._texts[name]
             applied = keeper.keep(self.now_ms, not self.read_only)
             if applied:
@@ -594,7 +547,7 @@ class Node:
         if self.agenda.takes(Part.RESOLVERS, now_s):
             self.resolvers.run()
         if self.agenda.takes(Part.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
-            retention.run(self.replicas, self._ledger.batch, self.now_ms, now_s)
+            retention.run(self.replicas, self.ledger.batch, self.now_ms, now_s)
         if self.agenda.takes(Part.SLEEP, now_s):
             self.sleeper.run()
 
@@ -614,7 +567,7 @@ class Node:
             self.resolvers.notify(name, applied)
             if replica.purges.is_noted:
                 self.agenda.now(Part.PURGES)
-        self.retention.touched(self._applied, self._ledger.batch, self.now_s)
+        self.retention.touched(self._applied, self.ledger.batch, self.now_s)
         self.agenda.at(Part.RETENTION, self.retention.due_s)
 
     def chore_replies(self) -> list[Reply]:
@@ -632,12 +585,12 @@ class Node:
     @property
     def is_settled(self) -> bool:
         """Whether all that memory holds is on disk."""
-        return not self._applied and not self._ledger.batch
+        return not self._applied and not self.ledger.batch
 
     @property
     def rows_to_write(self) -> int:
         """How many rows of entries, and of what removed some, the next commit has."""
-        return self._ledger.batch.entry_rows()
+        return self.ledger.batch.entry_rows()
 
     def take_replies(self) -> list[Reply]:
         """The replies that :attr:`is_calm` speaks of; they may go out at once."""
@@ -649,13 +602,13 @@ class Node:
         if self.fork_healing.advance():
             self._has_work = True
             return
-        self._ledger.committed()
+        self.ledger.committed()
         if self.agenda.ran:
             for name in self._applied:
                 replica = self.replicas[name]
                 replica.committed()
                 self._durable[name] = replica.position
-            self._restless = {name for name in self._restless if self._is_restless(name)} | self._applied.keys()
+            self.restless = {name for name in self.restless if self._is_restless(name)} | self._applied.keys()
             self.resolvers.committed()
         else:
             for name in self._applied:
@@ -736,7 +689,7 @@ class Node:
 
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        if self._applied or self.fork_healing.is_busy or self._ledger.late or self.desk.watches.has_more():
+        if self._applied or self.fork_healing.is_busy or self.ledger.late or self.desk.watches.has_more():
             return self.now_s
         next_s = self.agenda.next_s()
         if self.sync.forks.lost and self.fork_healing.due_s > self.now_s:
@@ -759,7 +712,7 @@ class Node:
         return bool(
             self._applied
             or self.fork_healing.is_busy
-            or self._ledger.late
+            or self.ledger.late
             or desk.watches.has_more()
             or len(desk.long_reads)
             or desk.waits.is_settling
@@ -783,5 +736,5 @@ class Node:
         }
 
     def _texts_due_s(self) -> float | None:
-        due = [self._texts[name].deadline_s(self.now_s, not self.read_only) for name in self._restless]
+        due = [self._texts[name].deadline_s(self.now_s, not self.read_only) for name in self.restless]
         return min((moment_s for moment_s in due if moment_s is not None), default=None)

@@ -14,7 +14,7 @@ def trim(machine):
     replica = machine.replica
     replica.floor = dict(replica.vector)
     replica.trimmed_position = replica.position
-    batch = machine.node._ledger.batch
+    batch = machine.node.ledger.batch
     batch.floors.append((pack_vector(replica.floor), replica.id))
     batch.log_trims.append(LogTrim(replica.id, replica.position, machine.fleet.now.wall_ms))
     machine.turn()

@@ -192,7 +192,7 @@ def older_epochs_are_kept(patch: pytest.MonkeyPatch) -> None:
     follow = Spaces._follow
 
     def stubborn(self: Spaces, name: str, record: SpaceRecord) -> None:
-        if name not in self._host.replicas:
+        if name not in self._node.replicas:
             follow(self, name, record)
 
     patch.setattr(Spaces, "_follow", stubborn)

@@ -179,9 +179,9 @@ class World:
         host.model = Model()
         for change_id in host.applied:
             host.model.apply(self.oracle.changes[change_id])
-        host.observed_heads = len(host.running._ledger.batch.heads)
-        host.observed = len(host.running._ledger.batch.changes)
-        of_space = [row for row in host.running._ledger.batch.changes if row.space == host.replica.id]
+        host.observed_heads = len(host.running.ledger.batch.heads)
+        host.observed = len(host.running.ledger.batch.changes)
+        of_space = [row for row in host.running.ledger.batch.changes if row.space == host.replica.id]
         require(not of_space, host.name, "has uncommitted changes right after a start")
         self.check(host)
         require(host.replica.entries.digest == host.digest, host.name, "has another digest on disk than it committed")
@@ -219,7 +219,7 @@ class World:
         self.counts["event"] += 1
         self.fingerprint = crc32(repr(event).encode(), self.fingerprint)
         host.running.step(event, self.now(host))
-        self.observe(host, host.running._ledger.batch)
+        self.observe(host, host.running.ledger.batch)
 
     def observe(self, host: Host, batch: Batch) -> None:
         """Tell the oracle of every change that ``host`` has applied since it was asked last."""
@@ -500,7 +500,7 @@ class World:
                 link.ack_due_s = self.mono_s
         host.running._applied.setdefault(SPACE, []).extend(merged.applied)
         host.running.desk.watches.retell(SPACE, merged.keys())
-        self.observe(host, host.running._ledger.batch)
+        self.observe(host, host.running.ledger.batch)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

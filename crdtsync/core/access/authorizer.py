@@ -7,7 +7,7 @@ quotas change, here or on another node, what was remembered is dropped, and what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Accounts, Limits
@@ -24,9 +24,8 @@ from crdtsync.wire.tokens import decode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
     from crdtsync.core.cluster.admission import Admission
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.node_context import NodeContext
 
 Arguments = Mapping[str, Any]
 
@@ -40,27 +39,15 @@ UNKNOWN_REQUEST = Needed(Right.HOST, On.HOST)
 """What a request needs that nobody has thought of."""
 
 
-class Host(Protocol):
-    """What the guard needs of its node."""
-
-    cluster: Cluster
-    replicas: dict[str, Replica]
-    fleet: Admission
-    desk: Desk
-    now_s: float
-
-    @property
-    def log(self) -> Callable[..., None]:
-        """Logs one event."""
-
-
 class Guard:
     """See the module's description. ``limits``: the quotas of an agent of which the cluster says nothing else."""
 
-    def __init__(self, host: Host, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._host = host
+    def __init__(self, node: NodeContext, cluster: Cluster, fleet: Admission, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._fleet = fleet
         self.default_limits = limits
-        self.rules = Rulebook(host.cluster)
+        self.rules = Rulebook(cluster)
         self.accounts = Accounts(self.limits)
         self._taken: set[str] = set()
         self._noted: dict[tuple[str, str], float] = {}
@@ -82,15 +69,11 @@ class Guard:
             On.LEVEL: self._check_level,
         }
 
-    def attached(self) -> Iterable[Agent]:
-        """All agents that are attached."""
-        return self._host.desk.agents.values()
-
     # -- who somebody is ---------------------------------------------------------------------------------------
 
     def is_host(self, agent: Agent) -> bool:
         """Whether it runs this node: root or the daemon's user, unless it has taken on a name of its own."""
-        return not agent.key_name and agent.uid in self._host.fleet.reach.operators
+        return not agent.key_name and agent.uid in self._fleet.reach.operators
 
     def admit(self, agent: Agent, key: object) -> None:
         """Find out who an agent is, by its credentials and the key that its hello may hold.
@@ -102,7 +85,7 @@ class Guard:
         agent.key_name, agent.key_hash = "", b""
         if key is not None:
             name, secret = decode_agent_key(key)
-            record = self._host.cluster.get(AGENTS, name)
+            record = self._cluster.get(AGENTS, name)
             proof = hash_of_secret(secret)
             if record is None or not record.exists or proof not in record.hashes:
                 raise NotAllowed(
@@ -113,7 +96,7 @@ class Guard:
         agent.identities = _identities(agent)
         self.know(agent)
         if not self.is_host(agent):
-            agent.account = self.accounts.open(agent.who, self._host.now_s)
+            agent.account = self.accounts.open(agent.who, self._node.now_s)
 
     def know(self, agent: Agent) -> None:
         """Work out anew what an agent may do."""
@@ -150,7 +133,7 @@ class Guard:
     def is_key_valid(self, agent: Agent) -> bool:
         """Whether an agent is still who it was when it attached, and its name still free for it."""
         if agent.key_name:
-            record = self._host.cluster.get(AGENTS, agent.key_name)
+            record = self._cluster.get(AGENTS, agent.key_name)
             if record is None or not record.exists or agent.key_hash not in record.hashes:
                 return False
         return agent.name == agent.key_name or not self._is_taken(agent.name) or self.is_host(agent)
@@ -158,18 +141,18 @@ class Guard:
     def reload(self) -> None:
         """Read all records anew."""
         self.rules.reload()
-        self._taken = {name for name, record in self._host.cluster.all(AGENTS) if record.exists}
+        self._taken = {name for name, record in self._cluster.all(AGENTS) if record.exists}
 
     def agents_changed(self, names: Iterable[str]) -> None:
         """Read the records of these agents again."""
         for name in names:
-            record = self._host.cluster.get(AGENTS, name)
+            record = self._cluster.get(AGENTS, name)
             exists = record is not None and record.exists
             (self._taken.add if exists else self._taken.discard)(name)
 
     def limits(self, who: str) -> Limits:
         """The quotas of an identity."""
-        record = self._host.cluster.get(QUOTAS, who)
+        record = self._cluster.get(QUOTAS, who)
         own = {} if record is None else {name: getattr(record, name) for name in QUOTA_NAMES}
         return self.default_limits._replace(**{name: limit for name, limit in own.items() if limit is not None})
 
@@ -203,7 +186,7 @@ class Guard:
             if len(self._grants) >= GRANTS_MAX:
                 self._grants.clear()
             self._grants[place] = grant
-        if space in self._host.replicas:
+        if space in self._node.replicas:
             agent.grants[space] = grant
         return grant
 
@@ -228,7 +211,7 @@ class Guard:
 
     def sees_everything(self, agent: Agent) -> bool:
         """Whether it may read everything on this node."""
-        return all(self.sees_all_of(agent, name) for name in self._host.replicas if name != CLUSTER_SPACE)
+        return all(self.sees_all_of(agent, name) for name in self._node.replicas if name != CLUSTER_SPACE)
 
     def is_open(self, space: str) -> bool:
         """Whether the socket's owner and group may read all of a space, as they may at first."""
@@ -238,13 +221,13 @@ class Guard:
         """Log what was refused for lack of a right or by a quota: of one agent and request once a minute."""
         if self.is_host(agent) or not isinstance(refusal, NotAllowed | QuotaExceeded | UnknownSpace):
             return
-        place, now_s = (agent.who, name if name in NEEDED else ""), self._host.now_s
+        place, now_s = (agent.who, name if name in NEEDED else ""), self._node.now_s
         if now_s < self._noted.get(place, 0.0):
             return
         if len(self._noted) >= NOTED_MAX:
             self._noted.clear()
         self._noted[place] = now_s + NOTE_INTERVAL_S
-        self._host.log(
+        self._node.log(
             "request_refused",
             agent=agent.name,
             who=agent.who,
@@ -331,7 +314,7 @@ class Guard:
             raise self._refusal(agent, right, space, grant, "all keys", EVERYTHING)
 
     def _check_all_spaces(self, agent: Agent, right: Right, name: str, _args: Arguments) -> None:
-        for space in sorted(self._host.replicas):
+        for space in sorted(self._node.replicas):
             if space != CLUSTER_SPACE and self.grant(agent, space).whole < right:
                 raise NotAllowed(
                     f"{agent.who} may not ask for {name}, which shows figures of all spaces: that needs the right to "
@@ -377,7 +360,7 @@ class Guard:
         nothing, so that nobody learns of spaces by asking for them.
         """
         name = str(space) if is_space_name(space) else shown(space)
-        seen = [one for one in sorted(self._host.replicas) if is_name(one) and self.sees(agent, one)]
+        seen = [one for one in sorted(self._node.replicas) if is_name(one) and self.sees(agent, one)]
         here = ", ".join(seen[:SPACES_SHOWN_MAX]) + (" and more" if len(seen) > SPACES_SHOWN_MAX else "")
         make = "To make one: crdtsync space create"
         if self.is_host(agent):

@@ -21,7 +21,10 @@ from crdtsync.errors import QuotaExceeded
 from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Host
+    from crdtsync.core.cluster.records import Cluster
+    from crdtsync.core.cluster.spaces import Spaces
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.sync.protocol import Sync
 
 RULES_MAX = 10_000
 """Records of rules in the cluster, those of revoked ones that could not be removed yet too, when one more is made."""
@@ -41,8 +44,11 @@ Useless = Callable[[str, Any], bool]
 class Compactor:
     """Makes room for one more record."""
 
-    def __init__(self, host: Host, rules: Rulebook) -> None:
-        self._host = host
+    def __init__(self, node: NodeContext, cluster: Cluster, spaces: Spaces, sync: Sync, rules: Rulebook) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._spaces = spaces
+        self._sync = sync
         self._rules = rules
         self._next_s: dict[str, float] = {}
 
@@ -51,7 +57,7 @@ class Compactor:
 
         :raises QuotaExceeded: no.
         """
-        cluster, now_s = self._host.cluster, self._host.now_s
+        cluster, now_s = self._cluster, self._node.now_s
         if cluster.get(kind, name) is not None:
             return
         names = cluster.names(kind)
@@ -70,7 +76,7 @@ class Compactor:
 
     def _compact(self, kind: RecordType[Any], names: list[str], useless: Useless) -> int:
         """Remove records that say nothing. How many there were."""
-        cluster, count = self._host.cluster, 0
+        cluster, count = self._cluster, 0
         wanted: VersionVector = {}
         for name in names:
             record = cluster.get(kind, name)
@@ -85,14 +91,14 @@ class Compactor:
             if count >= REMOVED_AT_ONCE_MAX:
                 break
         if wanted:  # of nodes that are reached over others it is known only what somebody has asked for
-            self._host.sync.mesh.ask({CLUSTER_SPACE: wanted}, self._host.now_s)
+            self._sync.mesh.ask({CLUSTER_SPACE: wanted}, self._node.now_s)
         return count
 
     def _is_useless_rule(self, name: str, record: Any) -> bool:
         space, who, text = rule_of(name) or ("", "", "")
         making = self._rules.making(space)
         if making is not None and record.epoch < making:
-            made = self._host.spaces.record(space)
+            made = self._spaces.record(space)
             return made is not None and self._is_old(made.time_ms, ARCHIVE_AGE_MS_MAX)  # its archive is gone too
         if record.epoch != making or (who, text) == (SOCKET, EVERYTHING):  # the built-in rule would hold again
             return False
@@ -102,8 +108,8 @@ class Compactor:
         return not record.exists and self._is_old(record.time_ms, REST_MS)
 
     def _is_old(self, time_ms: int, age_ms: int) -> bool:
-        return time_ms + age_ms <= self._host.now_ms
+        return time_ms + age_ms <= self._node.now_ms
 
     def _is_seen_by_all(self, point: VersionVector) -> bool:
-        count, met = self._host.spaces.holders([CLUSTER_SPACE]).counted()
+        count, met = self._spaces.holders([CLUSTER_SPACE]).counted()
         return sum(peer.holds(CLUSTER_SPACE, point) for peer in met()) >= count - 1

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector
-from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.record_cleanup import RULES_MAX, Compactor
 from crdtsync.core.access.records import (
     ACCESS,
@@ -27,15 +26,13 @@ from crdtsync.core.cluster.space_records import DEFAULT_SPACE
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.agent_keys import HASH_BYTES, SECRET_BYTES, encode_agent_key, hash_of_secret
-from crdtsync.wire.limits import CLUSTER_SPACE, KEY_BYTES_MAX, check_name, is_name, is_space_name, key_fault, shown
+from crdtsync.wire.limits import KEY_BYTES_MAX, check_name, is_name, is_space_name, key_fault, shown
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
-from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
-    from random import Random
-
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.connection import Host as DeskHost
+    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.cluster.records import Cluster
 
 Handler = Callable[["Agent", int, Arguments], object]
 
@@ -47,11 +44,12 @@ _BY_WORD = {right.word: right for right in GRANTED}
 class AccessDesk:
     """The handlers of these requests, in ``requests``."""
 
-    def __init__(self, host: DeskHost, guard: Guard, random: Random) -> None:
-        self._host = host
-        self._guard = guard
-        self._random = random
-        self._compactor = Compactor(host, guard.rules)
+    def __init__(self, desk: Desk, cluster: Cluster) -> None:
+        self._desk = desk
+        self._node = desk.node
+        self._cluster = cluster
+        self._guard = desk.guard
+        self._compactor = Compactor(desk.node, cluster, desk.spaces, desk.sync, desk.guard.rules)
         self.requests: Mapping[str, Handler] = {
             "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
             "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
@@ -65,43 +63,43 @@ class AccessDesk:
     # -- agents ------------------------------------------------------------------------------------------------
 
     def _create_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
-        cluster = self._host.cluster
+        cluster = self._cluster
         name, proof = check_name(args.get("name"), "an agent"), args.get("hash")
         if proof is not None and (type(proof) is not bytes or len(proof) != HASH_BYTES):
             raise InvalidRequest(f"hash must be the {HASH_BYTES} bytes that stand for a key, or nil for a new key")
         before = cluster.get(AGENTS, name)
         if before is not None and before.exists:
             if proof in before.hashes:
-                return {"name": name, "key": None, "token": self._token(None)}  # asked for once more
+                return {"name": name, "key": None, "token": self._cluster.token(None)}  # asked for once more
             raise InvalidRequest(
                 f"there is an agent {name} already, and its key is shown once alone: for a new key, "
                 f"crdtsync agent revoke {name} first"
             )
         self._compactor.check_room(AGENTS, name)
-        secret = self._random.randbytes(SECRET_BYTES)
+        secret = self._node.random.randbytes(SECRET_BYTES)
         key = encode_agent_key(name, secret) if proof is None else None
         serial = 1 if before is None else before.serial + 1
-        record = AgentRecord(serial, (proof or hash_of_secret(secret),), self._host.now_ms, agent.name)
+        record = AgentRecord(serial, (proof or hash_of_secret(secret),), self._node.now_ms, agent.name)
         point = cluster.put(AGENTS, name, record)
-        return {"name": name, "key": key, "token": self._token(point)}
+        return {"name": name, "key": key, "token": self._cluster.token(point)}
 
     def _revoke_agent(self, agent: Agent, args: Arguments) -> dict[str, Any]:
-        cluster = self._host.cluster
+        cluster = self._cluster
         name = check_name(args.get("name"), "an agent")
         before = cluster.get(AGENTS, name)
         if before is None or not before.exists:
             raise InvalidRequest(f"there is no agent {name} with a key: see crdtsync agent list")
-        attached = sum(one.key_name == name for one in self._guard.attached())
-        point = cluster.put(AGENTS, name, AgentRecord(before.serial + 1, (), self._host.now_ms, agent.name))
-        return {"name": name, "ended": attached, "token": self._token(point)}
+        attached = sum(one.key_name == name for one in self._desk.agents.values())
+        point = cluster.put(AGENTS, name, AgentRecord(before.serial + 1, (), self._node.now_ms, agent.name))
+        return {"name": name, "ended": attached, "token": self._cluster.token(point)}
 
     def _list_agents(self, agent: Agent) -> dict[str, Any]:
         is_host = self._guard.is_host(agent)
-        attached = [one.key_name for one in self._guard.attached()]
+        attached = [one.key_name for one in self._desk.agents.values()]
         return {
             "agents": [
                 {"name": name, "time": record.time_ms, "by": record.by, "attached": attached.count(name)}
-                for name, record in self._host.cluster.all(AGENTS)
+                for name, record in self._cluster.all(AGENTS)
                 if record.exists and (is_host or name == agent.key_name)
             ]
         }
@@ -131,8 +129,8 @@ class AccessDesk:
         self, agent: Agent, space: str, who: str, text: str, before: AccessRecord | None, right: Right
     ) -> dict[str, Any]:
         making = self._guard.rules.making(space) or 0
-        record = (before or NO_RULE._replace(epoch=making)).with_right(right, self._host.now_ms, agent.name)
-        return self._answer(space, who, text, self._host.cluster.put(ACCESS, rule_name(space, who, text), record))
+        record = (before or NO_RULE._replace(epoch=making)).with_right(right, self._node.now_ms, agent.name)
+        return self._answer(space, who, text, self._cluster.put(ACCESS, rule_name(space, who, text), record))
 
     def begin_private(self, agent: Agent, space: str, making: int) -> None:
         """Write the rules of a space that is about to be made for its maker alone: before it, so that it is never open.
@@ -143,8 +141,8 @@ class AccessDesk:
         for who, before, right in rules:
             name = rule_name(space, who, EVERYTHING)
             self._compactor.check_room(ACCESS, name)
-            record = before._replace(epoch=making).with_right(right, self._host.now_ms, agent.name)
-            self._host.cluster.put(ACCESS, name, record)
+            record = before._replace(epoch=making).with_right(right, self._node.now_ms, agent.name)
+            self._cluster.put(ACCESS, name, record)
 
     def _subject(self, agent: Agent, args: Arguments) -> tuple[str, str, str]:
         """Space, who and pattern of the rule that a request is about.
@@ -172,7 +170,7 @@ class AccessDesk:
             "pattern": text,
             "right": None if right is Right.NONE else right.word,
             "changed": is_changed,
-            "token": self._token(point),
+            "token": self._cluster.token(point),
         }
 
     def _list_rules(self, agent: Agent, args: Arguments) -> dict[str, Any]:
@@ -190,7 +188,7 @@ class AccessDesk:
         """
         guard, named = self._guard, args.get("space", agent.space)
         if args.get("all") is True:
-            spaces = [name for name, _ in self._host.spaces.listed()]
+            spaces = [name for name, _ in self._desk.spaces.listed()]
         elif not is_space_name(named):
             raise InvalidRequest("space must be the name of a space")
         elif named != DEFAULT_SPACE and not guard.sees(agent, named):
@@ -224,25 +222,20 @@ class AccessDesk:
         for name, limit in given.items():
             if limit is not None and (type(limit) is not int or not 1 <= limit <= QUOTA_MAX):
                 raise InvalidRequest(f"{name} must be a whole number from 1 to {QUOTA_MAX:,}, or nil for the default")
-        before = self._host.cluster.get(QUOTAS, who) or QuotaRecord()
+        before = self._cluster.get(QUOTAS, who) or QuotaRecord()
         limits = {name: given.get(name, getattr(before, name)) for name in QUOTA_NAMES}
-        record = QuotaRecord(**limits, time_ms=self._host.now_ms, by=agent.name)
-        if before == QuotaRecord() and len(self._host.cluster.names(QUOTAS)) >= RULES_MAX:
+        record = QuotaRecord(**limits, time_ms=self._node.now_ms, by=agent.name)
+        if before == QuotaRecord() and len(self._cluster.names(QUOTAS)) >= RULES_MAX:
             raise QuotaExceeded(f"the cluster has quotas for {RULES_MAX:,} agents already")
-        point = self._host.cluster.put(QUOTAS, who, record)
-        return {"who": who, **limits, "token": self._token(point)}
+        point = self._cluster.put(QUOTAS, who, record)
+        return {"who": who, **limits, "token": self._cluster.token(point)}
 
     def _quotas(self, agent: Agent) -> Iterator[dict[str, Any]]:
         is_host = self._guard.is_host(agent)
-        for who, record in self._host.cluster.all(QUOTAS):
+        for who, record in self._cluster.all(QUOTAS):
             limits = {name: getattr(record, name) for name in QUOTA_NAMES}
             if (is_host or who == agent.who) and any(limit is not None for limit in limits.values()):
                 yield {"who": who, **limits}
-
-    def _token(self, point: VersionVector | None) -> str:
-        """Names the write: on a node that holds it, it is in force."""
-        cluster = self._host.replicas[CLUSTER_SPACE]
-        return encode_token([(CLUSTER_SPACE, cluster.epoch, dict(cluster.vector) if point is None else point)])
 
 
 def _right(word: object) -> Right:

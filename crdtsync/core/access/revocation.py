@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.cluster.records import Cluster
 
 EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 
@@ -23,10 +24,9 @@ EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 class Changes:
     """Listens to the cluster's records on behalf of a desk."""
 
-    def __init__(self, desk: Desk, guard: Guard) -> None:
+    def __init__(self, desk: Desk, guard: Guard, cluster: Cluster) -> None:
         self._desk = desk
         self._guard = guard
-        cluster = desk.host.cluster
         cluster.on_change(SPACES, self._spaces_changed)
         cluster.on_change(ACCESS, self._rules_changed)
         cluster.on_change(AGENTS, self._agents_changed)
@@ -106,11 +106,11 @@ class Changes:
 
     def _review_resolvers(self, agent: Agent) -> None:
         desk = self._desk
-        for resolver in desk.host.resolvers.of_conn(agent.conn):
+        for resolver in desk.resolvers.of_conn(agent.conn):
             if agent.everywhere >= Right.WRITE:
                 continue
             if self._guard.grant(agent, resolver.space).on_all(resolver.pattern) < Right.WRITE:
-                desk.host.resolvers.remove(agent.conn, resolver.request)
+                desk.resolvers.remove(agent.conn, resolver.request)
                 text = resolver.pattern.text
                 desk.fail(
                     agent.conn,

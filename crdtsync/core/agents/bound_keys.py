@@ -58,7 +58,7 @@ class BoundKeys:
 
     def clock(self, replica: Replica) -> int:
         """A time for who binds a key; see :meth:`bind`."""
-        replica.clock.last += 1 + crc32(self._desk.identity.node.encode()) % STEP_MAX
+        replica.clock.last += 1 + crc32(self._desk.node.identity.node.encode()) % STEP_MAX
         return replica.clock.last
 
     def timed(self, replica: Replica | None, args: Arguments, result: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class BoundKeys:
         :raises QuotaExceeded: one key more than a connection may have.
         """
         self.check(agent, replica.name, key)
-        replica.clock.tick(self._desk.host.now_ms)
+        replica.clock.tick(self._desk.node.now_ms)
         self.clock(replica)
 
     def check(self, agent: Agent, space: str, key: object) -> None:
@@ -137,16 +137,16 @@ class BoundKeys:
     def ended(self, agent: Agent, *, is_stopping: bool) -> None:
         """A connection is gone, and with it its keys; on a full disk they stay until their time is over."""
         bound = self._by_conn.pop(agent.conn, {})
-        host = self._desk.host
-        if is_stopping or host.read_only:
+        node = self._desk.node
+        if is_stopping or node.read_only:
             return
         for space in sorted({name for name, _ in bound}):
-            replica = host.replicas.get(space)
+            replica = node.replicas.get(space)
             if replica is None:
                 continue
-            draft = Draft(replica, host.now_ms, replica.node_of)
+            draft = Draft(replica, node.now_ms, replica.node_of)
             for (name, key), version in sorted(bound.items()):
                 if name == space:
                     WRITES["delete"](draft, {"key": key, "seen": version})
             if draft.ops:
-                host.applied(replica, [replica.commit(draft.ops, agent.name, None, host.now_ms)])
+                node.applied(replica, [replica.commit(draft.ops, agent.name, None, node.now_ms)])

@@ -54,12 +54,12 @@ class AgentCards:
 
     def shown(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
         """All cards under ``prefix`` that the agent may read, on all nodes that can be reached."""
-        host = self._desk.host
+        desk = self._desk
         replica = self._desk.replica_of(agent, args)
-        prefix, limit = str(args.get("prefix", "")), host.guard.limit_of(agent, replica.name)
+        prefix, limit = str(args.get("prefix", "")), desk.guard.limit_of(agent, replica.name)
         found = [
             {"key": card.key, "agent": card.agent, "node": node, "value": card.value}
-            for node, card in host.sync.cards.shown()
+            for node, card in desk.sync.cards.shown()
             if card.space == replica.name
             and card.key.startswith(prefix)
             and (limit is None or limit.may_read(card.key))
@@ -90,4 +90,4 @@ class AgentCards:
 
     def _tell(self) -> None:
         cards = tuple(card for _, of_conn in sorted(self._by_conn.items()) for _, card in sorted(of_conn.items()))
-        self._desk.host.sync.cards.set_own(cards, self._desk.host.now_ms)
+        self._desk.sync.cards.set_own(cards, self._desk.node.now_ms)

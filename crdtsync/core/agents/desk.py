@@ -11,23 +11,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.revocation import Changes
 from crdtsync.core.agents.bound_keys import BoundKeys
 from crdtsync.core.agents.cards import AgentCards
-from crdtsync.core.agents.connection import Agent, Host, Reply, Shown, User
+from crdtsync.core.agents.connection import Agent, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import batch_plainly, write_plainly
-from crdtsync.core.agents.host_requests import SERVICE_OPERATIONS
 from crdtsync.core.agents.parse_request import request_of
 from crdtsync.core.agents.retry_replies import Outcomes
-from crdtsync.core.agents.space_requests import find_replica, space_requests
+from crdtsync.core.agents.space_requests import find_replica
+from crdtsync.core.agents.vote_requests import vote_request
 from crdtsync.core.agents.watch_requests import WatchRequests
 from crdtsync.core.agents.write_requests import WriteRequests
 from crdtsync.core.crdt.sliding import keep
-from crdtsync.core.identity import OWN_AGENT, Identity
+from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms, without_replaced
 from crdtsync.core.reads.as_of import AsOfRead
 from crdtsync.core.reads.history_scan import scan_of
@@ -35,7 +35,6 @@ from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.sliced import LongRead, LongReads
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.write_operations import WRITES
-from crdtsync.core.storage.interface import Storage
 from crdtsync.core.waiting.session_points import need_in, point_of, shown_at, vector_in
 from crdtsync.core.waiting.wait_for_changes import later
 from crdtsync.core.waiting.wait_queue import LATER, Done, Wait, Waits, too_many_waits
@@ -64,6 +63,15 @@ from crdtsync.wire.limits import (
 from crdtsync.wire.requests import REQUESTS, WITHOUT_NEED, Form
 from crdtsync.wire.tokens import decode_token
 
+if TYPE_CHECKING:
+    from crdtsync.core.access.authorizer import Guard
+    from crdtsync.core.cluster.admission import Admission
+    from crdtsync.core.cluster.records import Cluster
+    from crdtsync.core.cluster.spaces import Spaces
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.resolvers.registry import Registry
+    from crdtsync.core.sync.protocol import Sync
+
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
 """Of the answers to waiting requests in one turn."""
 KEEPING = frozenset({"get", "entry", "get_many", "blob_read"})
@@ -78,18 +86,31 @@ class Desk:
     :mod:`crdtsync.core.agents.fast_get`; faults are planted into the long one.
     """
 
-    def __init__(self, host: Host, identity: Identity, storage: Storage) -> None:
-        self.host = host
-        self.identity = identity
-        self.storage = storage
+    def __init__(
+        self,
+        node: NodeContext,
+        cluster: Cluster,
+        spaces: Spaces,
+        fleet: Admission,
+        sync: Sync,
+        guard: Guard,
+        resolvers: Registry,
+    ) -> None:
+        self.node = node
+        self.cluster = cluster
+        self.spaces = spaces
+        self.fleet = fleet
+        self.sync = sync
+        self.guard = guard
+        self.resolvers = resolvers
         self.agents: dict[int, Agent] = {}
         self.replies: list[Reply] = []
         self.closes: list[tuple[int, str]] = []
         self.waits = Waits(self._applied)
-        self.watches = Watches(storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
+        self.watches = Watches(node.storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
         self.long_reads = LongReads(self._answer_long)
         self._clients: dict[bytes, int] = {}
-        self.outcomes = Outcomes(storage)
+        self.outcomes = Outcomes(node.storage)
         self._writes = WriteRequests(self, self.outcomes)
         self._held_now: list[Wait] = []
         self.bound = BoundKeys(self)
@@ -99,15 +120,12 @@ class Desk:
             "bind": self.bound.bind,
             "show": self.cards.show,
             "shown": self.cards.shown,
+            "vote": vote_request(self),
             **WatchRequests(self).requests,
-            **space_requests(host),
-            **{name: self._serve(name) for name in SERVICE_OPERATIONS},
-            **host.cluster_desk.requests,
-            **host.access_desk.requests,
         }
         self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
         self.refusals: Counter[str] = Counter()
-        self.access_changes = Changes(self, host.guard)
+        self.access_changes = Changes(self, guard, cluster)
         self.is_short = self.IS_SHORT
 
     def add_requests(self, handlers: Mapping[str, Callable[[Agent, int, Arguments], object]]) -> None:
@@ -126,7 +144,7 @@ class Desk:
 
     def opened(self, conn: int, user: User, pid: int) -> None:
         """An agent attached."""
-        self.agents[conn] = Agent(conn, user, pid, self.host.now_ms)
+        self.agents[conn] = Agent(conn, user, pid, self.node.now_ms)
 
     def expel(self, conn: int, error: CrdtSyncError) -> None:
         """End a connection, and say why."""
@@ -139,13 +157,13 @@ class Desk:
         agent = self.agents.pop(conn, None)
         if agent is not None:
             self.bound.ended(agent, is_stopping=is_stopping)
-            self.host.guard.left(agent)
+            self.guard.left(agent)
             if self._clients.get(agent.client) == conn:
                 del self._clients[agent.client]
         self.waits.drop(conn)
         self.long_reads.drop(conn)
         self.watches.remove(conn)
-        self.host.resolvers.remove(conn)
+        self.resolvers.remove(conn)
         self.cards.ended(conn)
 
     def reload(self, replicas: dict[str, Replica], error: CrdtSyncError) -> None:
@@ -166,7 +184,7 @@ class Desk:
             self.fail(wait.conn, wait.request, TooOld(f"{reason}: what this waited for will not come"))
         for conn, request in self.watches.end(name) if is_gone else ():
             self.fail(conn, request, UnknownSpace(f"{reason}: the watch has ended"))
-        for resolver in self.host.resolvers.end(name) if is_gone else ():
+        for resolver in self.resolvers.end(name) if is_gone else ():
             self.fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
 
     def committed(self) -> None:
@@ -193,7 +211,7 @@ class Desk:
             self.requests[name] += 1
         try:
             if agent.account is not None:
-                agent.account.charge(self.host.now_s, len(payload) if name in WRITES else 0)
+                agent.account.charge(self.node.now_s, len(payload) if name in WRITES else 0)
             if name == "set" and self.is_short and write_plainly(self, agent, request, args):
                 return True
             if name == "batch" and self.is_short and batch_plainly(self, agent, request, args):
@@ -202,7 +220,7 @@ class Desk:
                 return True
             result = self.handle(agent, request, name, args)
         except CrdtSyncError as error:
-            self.host.guard.note(agent, name, error)
+            self.guard.note(agent, name, error)
             self.fail(conn, request, error)
             if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
@@ -219,7 +237,7 @@ class Desk:
                 raise InvalidRequest("the first request of a connection must be hello")
             return self._hello(agent, args)
         if name in self.requests:
-            self.host.guard.check(agent, name, args)
+            self.guard.check(agent, name, args)
         if "at" in args and name in REQUESTS and "at" not in REQUESTS[name].arguments:
             raise InvalidRequest(f"{name} is about what is there now: it takes no at")
         if "need" in args and name not in WITHOUT_NEED:
@@ -250,7 +268,7 @@ class Desk:
         if type(client) is not bytes or len(client) != 16:
             raise InvalidRequest("client must be 16 random bytes")
         name = check_agent_name(args.get("agent"))
-        guard = self.host.guard
+        guard = self.guard
         guard.admit(agent, args.get("key"))
         guard.check_label(agent, name)
         space = args.get("space", agent.space)
@@ -266,7 +284,7 @@ class Desk:
         agent.name, agent.client = name, client
         agent.told = {} if args.get("points") else None
         self._clients[client] = agent.conn
-        me = self.identity
+        me = self.node.identity
         return {
             "protocol": PROTOCOL_VERSION,
             "version": me.version,
@@ -279,7 +297,7 @@ class Desk:
     def replica_of(self, agent: Agent, args: Arguments) -> Replica:
         """The space that a request is about: the one that it names, or else its agent's."""
         space = args.get("space", agent.space)
-        return find_replica(self.host, space, agent)
+        return find_replica(self, space, agent)
 
     # -- reads and waits -----------------------------------------------------------------------------------------
 
@@ -296,12 +314,12 @@ class Desk:
         return self._answer_read(agent, request, replica, name, args)
 
     def _answer_read(self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments) -> object:
-        limit = self.host.guard.limit_of(agent, replica.name)
-        reader = Reader(replica, self.storage, self.host.now_ms, replica.node_of, limit)
+        limit = self.guard.limit_of(agent, replica.name)
+        reader = Reader(replica, self.node.storage, self.node.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
             return self.read_long(agent, request, scan_of(reader, args))
         if "at" in args:
-            return self.read_long(agent, request, AsOfRead(replica, self.storage, name, args, limit))
+            return self.read_long(agent, request, AsOfRead(replica, self.node.storage, name, args, limit))
         try:
             result = READS[name](reader, args)
         except Unresolved as refusal:
@@ -312,13 +330,13 @@ class Desk:
 
     def _keep(self, replica: Replica, name: str, args: Arguments) -> None:
         """What has been read lives on, if its time to live slides."""
-        if self.host.read_only or archive_of(replica.name) is not None:
+        if self.node.read_only or archive_of(replica.name) is not None:
             return
         keys = args["keys"] if name == "get_many" else [args["key"]]
-        now_ms = self.host.now_ms
+        now_ms = self.node.now_ms
         ops = keep(replica.entries, replica.schemas, keys, now_ms)
         if ops:
-            self.host.applied(replica, [replica.commit(ops, OWN_AGENT, None, now_ms)])
+            self.node.applied(replica, [replica.commit(ops, OWN_AGENT, None, now_ms)])
 
     def read_long(self, agent: Agent, request: int, read: LongRead) -> object:
         """Answer a read that takes more than one turn when it is done."""
@@ -337,10 +355,10 @@ class Desk:
         needed = {}
         for space in decode_token(token):
             is_own = space == CLUSTER_SPACE  # where spaces are made and dropped, which can be waited for too
-            replica = self.host.replicas[space] if is_own else self.replica_of(agent, {"space": space})
+            replica = self.node.replicas[space] if is_own else self.replica_of(agent, {"space": space})
             needed[replica.name] = vector_in(replica, token)
-        holders = self.host.spaces.holders(needed)
-        check_possible(args.get("w"), holders, self.host.sync.dials.values(), self.identity.name)
+        holders = self.spaces.holders(needed)
+        check_possible(args.get("w"), holders, self.sync.dials.values(), self.node.identity.name)
         return self.held(agent, request, args, needed, str(token), {})
 
     def held(
@@ -354,30 +372,30 @@ class Desk:
         stands: bool = False,
     ) -> object:
         """Answer when enough nodes hold ``needed``, this one among them; ``stands``: here it is on disk already."""
-        routes = self.host.sync.mesh.routes
+        routes = self.sync.mesh.routes
         concern = Concern(
-            self.host.spaces.holders(needed),
-            self.identity.name,
-            self.host.replicas,
+            self.spaces.holders(needed),
+            self.node.identity.name,
+            self.node.replicas,
             needed,
             args.get("w"),
             lambda node: bool(routes.via(node)),
         )
-        end_s = self.host.now_s + timeout_ms(args) / 1000
+        end_s = self.node.now_s + timeout_ms(args) / 1000
         written = without_replaced(result) if result else None
 
         def check() -> object | None:
             held = concern.holders()
             if not concern.is_met(held):
-                self.host.sync.mesh.ask(needed, self.host.now_s)
+                self.sync.mesh.ask(needed, self.node.now_s)
                 return None
 
             def done() -> Done:
-                replica = self.host.replicas.get(next(iter(needed), ""))
+                replica = self.node.replicas.get(next(iter(needed), ""))
                 return Done(self.bound.timed(replica, args, {**result, "nodes": len(held)}))
 
             theirs = concern.held_there()
-            if all(covers(self.host.replicas[space].vector, vector) for space, vector in theirs.items()):
+            if all(covers(self.node.replicas[space].vector, vector) for space, vector in theirs.items()):
                 return done()
             late = self.park(agent, request, end_s, theirs, done, lambda: concern.unmet(token, written))
             late.stands = wait.stands
@@ -410,9 +428,9 @@ class Desk:
 
     def settle(self) -> None:
         """Answer waiting requests that are done or out of time: as many as fit into one turn."""
-        self.long_reads.run(self.host.now_ms)
+        self.long_reads.run(self.node.now_ms)
         size_bytes = 0
-        for wait, result in self.waits.settle(self.host.now_s):
+        for wait, result in self.waits.settle(self.node.now_s):
             before = len(self.replies)
             if isinstance(result, CrdtSyncError):
                 self.fail(wait.conn, wait.request, result, wait.stands)
@@ -423,7 +441,7 @@ class Desk:
                 return
 
     def _applied(self, space: str, writer: Writer) -> int:
-        replica = self.host.replicas.get(space)
+        replica = self.node.replicas.get(space)
         return 0 if replica is None else replica.vector.get(writer, 0)
 
     # -- replies -----------------------------------------------------------------------------------------------------
@@ -457,9 +475,6 @@ class Desk:
             return None
         agent.told[replica.name] = point
         return pack([request, 3, [replica.name, point]])
-
-    def _serve(self, name: str) -> Callable[[Agent, int, Arguments], object]:
-        return lambda agent, _request, args: self.host.serve(name, agent, args)
 
     def fail(self, conn: int, request: int, error: CrdtSyncError, stands: bool = False) -> None:
         """Answer a request with an error; 0: it concerns the whole connection."""

@@ -38,7 +38,7 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
         space, author = session_of(desk, agent, args)
     else:
         return False
-    replica = desk.host.replicas.get(space)
+    replica = desk.node.replicas.get(space)
     if replica is None or not author:
         return False
     if agent.everywhere < _READ and (space not in agent.grants or agent.grants[space].whole < _READ):

@@ -41,16 +41,16 @@ _REGISTER = int(Kind.REGISTER)
 
 def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """Do and answer a ``set`` that is plain all through. False: it is not, or is to be refused; nothing was done."""
-    host = desk.host
+    node = desk.node
     space, author = session_of(desk, agent, args)
-    replica = host.replicas.get(space)
-    if replica is None or host.read_only or not author:
+    replica = node.replicas.get(space)
+    if replica is None or node.read_only or not author:
         return False
-    done = plain_set(agent, author, replica, args, host.now_ms)
+    done = plain_set(agent, author, replica, args, node.now_ms)
     if done is None:
         return False
     applied, result = done
-    host.applied_plainly(replica, [applied])
+    node.applied_plainly(replica, [applied])
     desk.bound.wrote(agent, space, args["key"], result["version"])
     _answer(desk, agent, request, args["n"], result)
     return True
@@ -58,17 +58,17 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
 
 def batch_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """The same of a ``batch`` of plain ``set``s, each of a key that holds nothing."""
-    host = desk.host
+    node = desk.node
     space, author = session_of(desk, agent, args)
-    replica = host.replicas.get(space)
-    if replica is None or host.read_only or not author:
+    replica = node.replicas.get(space)
+    if replica is None or node.read_only or not author:
         return False
     ops = _new_keys(agent, replica, args)
     if not ops:
         return False
     number = args["n"]
-    applied = replica.commit(ops, author, agent.client[:8] + number.to_bytes(8, "big"), host.now_ms)
-    host.applied_plainly(replica, [applied])
+    applied = replica.commit(ops, author, agent.client[:8] + number.to_bytes(8, "big"), node.now_ms)
+    node.applied_plainly(replica, [applied])
     change = applied.change
     results: list[Result] = [
         {
@@ -87,9 +87,9 @@ def batch_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
 
 def _answer(desk: Desk, agent: Agent, request: int, number: int, result: Result) -> None:
     """Tell the author what came of a write, and remember it for a repeat."""
-    host = desk.host
+    node = desk.node
     packed = pack(result)
-    host.outcome(desk.outcomes.remember(agent.client, number, result, packed, host.now_ms))
+    node.ledger.batch.outcomes.append(desk.outcomes.remember(agent.client, number, result, packed, node.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed
     reply = len(payload).to_bytes(4, "big") + payload
     desk.replies.append(new_row(Reply, (agent.conn, request, reply, False)))
@@ -111,7 +111,7 @@ def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, 
         if not is_agent_name(author):
             return "", ""
         try:
-            desk.host.guard.check_label(agent, author)
+            desk.guard.check_label(agent, author)
         except NotAllowed:
             return "", ""
     return space, author

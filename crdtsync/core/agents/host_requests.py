@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.kinds.arguments import Arguments
 
 SERVICE_OPERATIONS = ("backup", "log_level", "metrics")
 
@@ -13,12 +17,15 @@ Service = Callable[[int, Mapping[str, Any]], object]
 """Called with connection and arguments; returns the result, or raises what the agent is told."""
 
 
-def serve(services: Mapping[str, Service], name: str, conn: int, args: Mapping[str, Any]) -> object:
-    """Hand an operation to the shell.
+def host_requests(services: Mapping[str, Service]) -> dict[str, Callable[[Agent, int, Arguments], object]]:
+    """The handlers by operation; in a simulated world there is no shell that knows any."""
 
-    :raises InvalidRequest: there is no shell that knows it, as in a simulated world.
-    """
-    service = services.get(name)
-    if service is None:
-        raise InvalidRequest(f"{name} is not served here")
-    return service(conn, args)
+    def handler(name: str) -> Callable[[Agent, int, Arguments], object]:
+        def serve(agent: Agent, _request: int, args: Arguments) -> object:
+            if name not in services:
+                raise InvalidRequest(f"{name} is not served here")
+            return services[name](agent.conn, args)
+
+        return serve
+
+    return {name: handler(name) for name in SERVICE_OPERATIONS}

@@ -3,66 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import VersionVector
-from crdtsync.core.cluster.node_names import node_names, where
 from crdtsync.core.cluster.space_records import SpaceRecord
-from crdtsync.core.cluster.spaces import Spaces, resolve_nodes
+from crdtsync.core.cluster.spaces import resolve_nodes
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_agent_name, check_name, is_name
-from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.access.authorizer import Guard
-    from crdtsync.core.access.requests import AccessDesk
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.cluster.admission import Admission
-    from crdtsync.core.identity import Identity
+    from crdtsync.core.agents.desk import Desk
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import ArchiveRow
-    from crdtsync.core.sync.protocol import Sync
 
 Handler = Callable[["Agent", int, Arguments], object]
 
 
-class Host(Protocol):
-    """What these requests need of their node."""
+def space_requests(desk: Desk, begin_private: Callable[[Agent, str, int], None]) -> Mapping[str, Handler]:
+    """The handlers by operation. What they change is on disk when the reply leaves.
 
-    identity: Identity
-    replicas: dict[str, Replica]
-    spaces: Spaces
-    sync: Sync
-    fleet: Admission
-    guard: Guard
-    access_desk: AccessDesk
-
-
-def space_requests(host: Host) -> Mapping[str, Handler]:
-    """The handlers by operation. What they change is on disk when the reply leaves."""
+    ``begin_private`` writes the rules of a space that is about to be made for an agent alone.
+    """
     return {
-        "space_create": lambda agent, _request, args: _create(host, agent, args),
-        "space_drop": lambda agent, _request, args: _drop(host, agent, args),
-        "space_list": lambda agent, _request, _args: _list(host, agent),
+        "space_create": lambda agent, _request, args: _create(desk, agent, args, begin_private),
+        "space_drop": lambda agent, _request, args: _drop(desk, agent, args),
+        "space_list": lambda agent, _request, _args: _list(desk, agent),
     }
 
 
-def find_replica(host: Host, space: object, agent: Agent) -> Replica:
+def find_replica(desk: Desk, space: object, agent: Agent) -> Replica:
     """The space that a request names, or an archive of one.
 
     :raises UnknownSpace: it is not on this node.
     """
-    replica = host.replicas.get(space) if isinstance(space, str) and is_name(space) else None
+    replica = desk.node.replicas.get(space) if isinstance(space, str) and is_name(space) else None
     if replica is None and isinstance(space, str):
-        replica = host.spaces.archives.open(space)
+        replica = desk.spaces.archives.open(space)
     if replica is not None:
         replica.idle_looks = 0
         return replica
-    record = host.spaces.record(space) if isinstance(space, str) and is_name(space) else None
-    if record is not None and record.exists and record.nodes is not None and host.guard.sees(agent, str(space)):
-        raise UnknownSpace(f"the space {space} is not on this node; it is on {where(host, record.nodes)}")
-    raise host.guard.missing(agent, space)
+    record = desk.spaces.record(space) if isinstance(space, str) and is_name(space) else None
+    if record is not None and record.exists and record.nodes is not None and desk.guard.sees(agent, str(space)):
+        raise UnknownSpace(f"the space {space} is not on this node; it is on {desk.fleet.where(record.nodes)}")
+    raise desk.guard.missing(agent, space)
 
 
 def writable(replica: Replica) -> Replica:
@@ -79,7 +63,9 @@ def _author(agent: Agent, args: Arguments) -> str:
     return check_agent_name(args.get("agent", agent.name))
 
 
-def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+def _create(
+    desk: Desk, agent: Agent, args: Arguments, begin_private: Callable[[Agent, str, int], None]
+) -> dict[str, Any]:
     name, is_private = check_name(args.get("name"), "a space"), args.get("private", False)
     if type(is_private) is not bool:
         raise InvalidRequest("private must be true or false")
@@ -87,57 +73,57 @@ def _create(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
     if nodes is not None:
         if type(nodes) is not list or not all(type(node) is str for node in nodes):
             raise InvalidRequest("nodes must be a list of ids or names of nodes, or nil for all")
-        nodes = resolve_nodes(nodes, node_names(host))
-    before = host.spaces.record(name)
+        nodes = resolve_nodes(nodes, desk.fleet.node_names())
+    before = desk.spaces.record(name)
     if before is not None and before.exists:
-        _check_taken(host, agent, name, is_private)
-    record, point = host.spaces.create(
+        _check_taken(desk, agent, name, is_private)
+    record, point = desk.spaces.create(
         name,
         nodes,
         _author(agent, args),
-        lambda made: host.access_desk.begin_private(agent, name, made.epoch) if is_private else None,
+        lambda made: begin_private(agent, name, made.epoch) if is_private else None,
     )
-    return {**_described(host, name, record), "created": point is not None, "token": _token(host, point)}
+    return {**_described(desk, name, record), "created": point is not None, "token": desk.cluster.token(point)}
 
 
-def _check_taken(host: Host, agent: Agent, name: str, is_private: bool) -> None:
+def _check_taken(desk: Desk, agent: Agent, name: str, is_private: bool) -> None:
     """Whether an agent may be told of a space that it wants to make and that is there already.
 
     :raises NotAllowed: no. That the name is taken is all that it learns: of two spaces one must have another name.
     :raises InvalidRequest: it is to be private, and others may do something there.
     """
-    if not host.guard.sees(agent, name):
+    if not desk.guard.sees(agent, name):
         raise NotAllowed(f"{agent.who} cannot make a space {name}: the name is taken, choose another one")
     if is_private:
         raise InvalidRequest(f"the space {name} is there already, with the rules it has: see crdtsync access list")
 
 
-def _drop(host: Host, agent: Agent, args: Arguments) -> dict[str, Any]:
+def _drop(desk: Desk, agent: Agent, args: Arguments) -> dict[str, Any]:
     name = args.get("name")
     if type(name) is not str:
         raise InvalidRequest("name must be the name of a space")
-    before = host.spaces.record(name)
+    before = desk.spaces.record(name)
     if name != CLUSTER_SPACE and (before is None or not before.exists):
-        raise host.guard.missing(agent, name)
-    replica = host.replicas.get(name)
+        raise desk.guard.missing(agent, name)
+    replica = desk.node.replicas.get(name)
     epoch = None if replica is None else replica.epoch
-    record, point = host.spaces.drop(name, _author(agent, args))
-    archives = host.spaces.archives
+    record, point = desk.spaces.drop(name, _author(agent, args))
+    archives = desk.spaces.archives
     archive = None if epoch is None else archives.find(name, epoch)
     return {
         "name": name,
         "epoch": record.epoch,
         "archive": None if archive is None else f"{name}@{archive.epoch}",
         "until": None if archive is None else archives.until_ms(archive),
-        "token": _token(host, point),
+        "token": desk.cluster.token(point),
     }
 
 
-def _list(host: Host, agent: Agent) -> dict[str, Any]:
+def _list(desk: Desk, agent: Agent) -> dict[str, Any]:
     """Those of which the agent may know, and their archives; how much is in one is told to who may read all of it."""
-    archives, guard = host.spaces.archives, host.guard
+    archives, guard = desk.spaces.archives, desk.guard
     return {
-        "spaces": [_described(host, *listed) for listed in host.spaces.listed() if guard.sees(agent, listed[0])],
+        "spaces": [_described(desk, *listed) for listed in desk.spaces.listed() if guard.sees(agent, listed[0])],
         "archives": [
             {
                 "name": f"{row.name}@{row.epoch}",
@@ -156,20 +142,14 @@ def _figures(row: ArchiveRow) -> dict[str, int]:
     return {"entries": row.entries, "bytes": row.size_bytes, "unseen": row.unseen}
 
 
-def _described(host: Host, name: str, record: SpaceRecord) -> dict[str, Any]:
-    names = node_names(host)
+def _described(desk: Desk, name: str, record: SpaceRecord) -> dict[str, Any]:
+    names = desk.fleet.node_names()
     nodes = None if record.nodes is None else [{"id": node, "name": names.get(node)} for node in record.nodes]
     return {
         "name": name,
         "epoch": record.epoch,
         "nodes": nodes,
-        "here": name in host.replicas,
+        "here": name in desk.node.replicas,
         "time": record.time_ms or None,
         "agent": record.agent or None,
     }
-
-
-def _token(host: Host, point: VersionVector | None) -> str:
-    """Names the write of a record: who waits for it on another node finds the space made, or dropped, there."""
-    cluster = host.replicas[CLUSTER_SPACE]
-    return encode_token([(CLUSTER_SPACE, cluster.epoch, dict(cluster.vector) if point is None else point)])

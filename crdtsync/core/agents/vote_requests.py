@@ -19,8 +19,8 @@ def vote_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
     """What answers it."""
 
     def vote(agent: Agent, request: int, args: Arguments) -> object:
-        if desk.host.read_only:
-            raise NoSpace(desk.host.read_only)
+        if desk.node.read_only:
+            raise NoSpace(desk.node.read_only)
         space = desk.replica_of(agent, args).name
         key = f"{space}/{check_key(args.get('key'))}"  # one name for voters, who know no spaces
         if len(key.encode()) > KEY_BYTES_MAX:
@@ -31,7 +31,7 @@ def vote_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
             if desk.agents.get(agent.conn) is agent:
                 desk.answer(agent.conn, request, result)
 
-        desk.host.sync.ballots.begin({**args, "key": key}, author, desk.host.now_s, done)
+        desk.sync.ballots.begin({**args, "key": key}, author, desk.node.now_s, done)
         return LATER
 
     return vote

@@ -28,7 +28,7 @@ class WatchRequests:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._host = desk.host
+        self._node = desk.node
 
     @property
     def requests(self) -> Mapping[str, Callable[[Agent, int, Arguments], object]]:
@@ -53,8 +53,8 @@ class WatchRequests:
         self._desk.answer(agent.conn, request, {"token": begins_at}, stands=True)
         watch = (StateWatch if args.get("states") else ChangeWatch)(agent.conn, request, prefix, replica)
         watch.lagged = is_dropped  # a snapshot then begins with a reset
-        watch.limit = self._host.guard.limit_of(agent, replica.name)
-        self._desk.watches.add(watch, vector, self._host.now_ms)
+        watch.limit = self._desk.guard.limit_of(agent, replica.name)
+        self._desk.watches.add(watch, vector, self._node.now_ms)
         return LATER
 
     def unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
@@ -63,7 +63,7 @@ class WatchRequests:
         if type(watch) is not int:
             raise InvalidRequest("watch must be the id of the request that began the watch")
         self._desk.watches.remove(agent.conn, watch)
-        self._host.resolvers.remove(agent.conn, watch)
+        self._desk.resolvers.remove(agent.conn, watch)
         return {}
 
     def _check_room(self, agent: Agent) -> None:
@@ -71,18 +71,18 @@ class WatchRequests:
         account = agent.account
         if account is not None:
             own = [conn for conn, one in self._desk.agents.items() if one.account is account]
-            resolvers = self._host.resolvers
+            resolvers = self._desk.resolvers
             account.check_room("watches", sum(self._desk.watches.count(c) + len(resolvers.of_conn(c)) for c in own))
 
     def resolver(self, agent: Agent, request: int, args: Arguments) -> object:
         """Register a resolver."""
         self._check_room(agent)
         replica = writable(self._desk.replica_of(agent, args))
-        return self._standing(agent, request, self._host.resolvers.register(agent, request, replica, args))
+        return self._standing(agent, request, self._desk.resolvers.register(agent, request, replica, args))
 
     def resolver_done(self, agent: Agent, request: int, args: Arguments) -> object:
         """A resolver has come to an end with a case."""
-        return self._standing(agent, request, self._host.resolvers.done(agent, args))
+        return self._standing(agent, request, self._desk.resolvers.done(agent, args))
 
     def _standing(self, agent: Agent, request: int, result: object) -> object:
         """Answer what concerns no disk: it holds also if the commit under way fails."""

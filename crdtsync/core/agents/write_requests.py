@@ -37,7 +37,7 @@ class WriteRequests:
 
     def __init__(self, desk: Desk, outcomes: Outcomes) -> None:
         self._desk = desk
-        self._host = desk.host
+        self._node = desk.node
         self._outcomes = outcomes
 
     def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
@@ -54,8 +54,8 @@ class WriteRequests:
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)
-        if self._host.read_only:
-            raise NoSpace(self._host.read_only)
+        if self._node.read_only:
+            raise NoSpace(self._node.read_only)
         if name == "restore":
             return self._restore(agent, request, author, replica, args, number)
         try:
@@ -64,7 +64,7 @@ class WriteRequests:
             raise shown_at(replica, error) from None
         except NotYet as not_yet:
             if not_yet.otherwise is not None and not is_known_elsewhere(
-                self._host.sync.peers.values(), replica.name, not_yet.vector
+                self._desk.sync.peers.values(), replica.name, not_yet.vector
             ):
                 raise shown_at(replica, not_yet.otherwise) from None
             return later(
@@ -86,26 +86,26 @@ class WriteRequests:
         """Do a write when a text that it edits is ready for that, or is made anew: a long one takes some turns. Edits
         wait in line.
         """
-        host = self._host
+        node = self._node
 
         def check() -> object | None:
-            here = host.replicas.get(replica.name)
-            if here is not None and not host.read_only and not not_ready.is_over(here.documents):
+            here = node.replicas.get(replica.name)
+            if here is not None and not node.read_only and not not_ready.is_over(here.documents):
                 return None
             return Done(self._desk.handle(agent, request, name, args))
 
         def expire() -> object:
             return Timeout("a text that this edits could not be made ready for it in that time; nothing was done")
 
-        self._desk.park(agent, request, host.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
+        self._desk.park(agent, request, node.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
         return LATER
 
     def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
         """Refuse a write concern that cannot be waited for before the write is done, not after."""
         if is_alone(args.get("w")):
             return
-        holders = self._host.spaces.holders([replica.name])
-        check_possible(args.get("w"), holders, self._host.sync.dials.values(), self._desk.identity.name)
+        holders = self._desk.spaces.holders([replica.name])
+        check_possible(args.get("w"), holders, self._desk.sync.dials.values(), self._desk.node.identity.name)
         timeout_ms(args)
         if self._desk.waits.is_full(agent.conn):
             raise too_many_waits()
@@ -116,18 +116,18 @@ class WriteRequests:
         """Find out what was there, then write it."""
 
         def may_write(key: str) -> bool:
-            return agent.everywhere >= Right.WRITE or self._host.guard.grant(agent, replica.name).on(key) >= Right.WRITE
+            return agent.everywhere >= Right.WRITE or self._desk.guard.grant(agent, replica.name).on(key) >= Right.WRITE
 
         def then(here: Replica, past: Past) -> object:
-            if self._host.read_only:
-                raise NoSpace(self._host.read_only)
+            if self._node.read_only:
+                raise NoSpace(self._node.read_only)
             try:
                 result = self._commit(agent, author, here, "restore", args, number, past)
             except NotReady as not_ready:
                 return self._when_ready(agent, request, here, "restore", args, not_ready)
             return self._concern(agent, request, here, args, result)
 
-        read = RestoreRead(replica, self._desk.storage, args, may_write, then)
+        read = RestoreRead(replica, self._desk.node.storage, args, may_write, then)
         return self._desk.read_long(agent, request, read)
 
     def _commit(
@@ -142,13 +142,13 @@ class WriteRequests:
     ) -> dict[str, Any]:
         if name == "set" and args.get("bind"):
             self._desk.bound.write(agent, replica, check_key(args.get("key")))
-        draft = Draft(replica, self._host.now_ms, replica.node_of)
+        draft = Draft(replica, self._node.now_ms, replica.node_of)
         draft.past = past
         if name not in ("restore", "bring_back"):
             draft.author = author
             draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
-        draft.is_limited = not self._host.guard.sees_all_of(agent, replica.name)
+        draft.is_limited = not self._desk.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.author is not None and not replica.schemas.is_empty:
             gone = replica.caps.keep(draft)
@@ -156,15 +156,16 @@ class WriteRequests:
                 result["length"] -= gone.get(args["key"], 0)
         if draft.ops:
             idempotency = agent.client[:8] + number.to_bytes(8, "big")
-            applied = replica.commit(draft.ops, author, idempotency, self._host.now_ms, draft.edits)
+            applied = replica.commit(draft.ops, author, idempotency, self._node.now_ms, draft.edits)
             draft.finish(applied)
             point: VersionVector = {applied.change.writer: applied.change.seq}
-            self._host.applied(replica, [applied])
+            self._node.applied(replica, [applied])
         else:
             point = replica.vector
         result["token"] = encode_token([(replica.name, replica.epoch, point)])
         self._desk.bound.did(agent, replica, name, args, result)
-        self._host.outcome(self._outcomes.remember(agent.client, number, result, pack(result), self._host.now_ms))
+        outcome = self._outcomes.remember(agent.client, number, result, pack(result), self._node.now_ms)
+        self._node.ledger.batch.outcomes.append(outcome)
         return result
 
     def _concern(

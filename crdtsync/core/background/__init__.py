@@ -24,6 +24,6 @@ Modules:
 - ``digest_warmup``: works out, in slices, the digests of what was loaded at a start. The daemon calls it, not the
   node
 
-May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``sync``, ``replica``,
-``text``, ``storage`` and ``crdt``.
+May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``reads``, ``watch``, ``sync``,
+``replica``, ``text``, ``storage`` and ``crdt``.
 """

@@ -18,19 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import covers
 from crdtsync.core.alarm_catalogue import CHECKPOINT_OVERDUE
 from crdtsync.core.history.checkpoint_policies import KEEP_MAX, CheckpointPolicy
 from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, CHECKPOINTS_MAX, Checkpoint, packed_record
-from crdtsync.core.identity import OWN_AGENT, Identity
+from crdtsync.core.identity import OWN_AGENT
+from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import Kind, Op, value_hash
 
 if TYPE_CHECKING:
-    from crdtsync.core.alarms import Alarms
-    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.replica.replica import Replica
 
 LOOK_INTERVAL_S = 5.0
 """How often the policies are looked at, if none asks for more."""
@@ -45,39 +46,6 @@ TURN_MS = 30_000
 """How long each node waits for the one before it."""
 OVERDUE_MS_MIN = 60_000
 """A checkpoint is overdue when it has been due for so long, or for as long as from one to the next."""
-
-
-class CheckpointCheck(Protocol):
-    """Reads back what a checkpoint holds."""
-
-    replica: Replica
-
-    def advance(self) -> bool:
-        """Look at one slice more; True: that was all.
-
-        :raises CrdtSyncError: it is not what its record says.
-        """
-
-
-class Host(Protocol):
-    """What this needs of its node."""
-
-    identity: Identity
-    alarms: Alarms
-    log: Callable[..., None]
-    now_ms: int
-    now_s: float
-    read_only: str
-    replicas: dict[str, Replica]
-
-    def live_holders(self, space: str) -> Collection[str]:
-        """The other nodes that are up and hold a space."""
-
-    def check_of(self, replica: Replica, record: Checkpoint, before: Checkpoint | None) -> CheckpointCheck:
-        """What reads a checkpoint back; of the values those that are new since the one ``before``."""
-
-    def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
 
 
 class _Wait:
@@ -107,11 +75,15 @@ class _Checking(NamedTuple):
 
 
 class AutomaticCheckpoints:
-    """Of one node. ``due_s``: when :meth:`run` has something to do; ``failures``: by space, since the start."""
+    """Of one node. ``due_s``: when :meth:`run` has something to do; ``failures``: by space, since the start.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.due_s = self._look_due_s = host.now_s + LOOK_INTERVAL_S
+    ``live_holders``: the other nodes that are up and hold a space.
+    """
+
+    def __init__(self, node: NodeContext, live_holders: Callable[[str], Collection[str]]) -> None:
+        self._node = node
+        self._live_holders = live_holders
+        self.due_s = self._look_due_s = node.now_s + LOOK_INTERVAL_S
         self.failures: dict[str, int] = {}
         self._wish_s = self._look_due_s
         self._known: list[tuple[str, str]] = []
@@ -121,29 +93,29 @@ class AutomaticCheckpoints:
 
     def run(self) -> None:
         """Look at some policies, make what is due, and check a slice of what was made."""
-        host = self._host
-        if host.now_s < self.due_s:
+        node = self._node
+        if node.now_s < self.due_s:
             return
-        if host.now_s >= self._look_due_s:
+        if node.now_s >= self._look_due_s:
             self._look_at_some()
         self._check_slice()
-        self.due_s = min(self._look_due_s, host.now_s + SLICE_INTERVAL_S) if self._checks else self._look_due_s
+        self.due_s = min(self._look_due_s, node.now_s + SLICE_INTERVAL_S) if self._checks else self._look_due_s
 
     def _look_at_some(self) -> None:
         """A round goes over all policies of all spaces."""
-        host = self._host
+        node = self._node
         if not self._looked:
-            self._wish_s = host.now_s + LOOK_INTERVAL_S
+            self._wish_s = node.now_s + LOOK_INTERVAL_S
             self._known = [
                 (name, policy.name)
-                for name, replica in sorted(host.replicas.items())
+                for name, replica in sorted(node.replicas.items())
                 if replica.asleep is None
                 for policy in replica.checkpoints.policies()
             ]
         some = self._known[self._looked : self._looked + LOOKS_MAX]
         for name, policy_name in some:
             self._looked += 1
-            replica = host.replicas.get(name)
+            replica = node.replicas.get(name)
             policies = replica.checkpoints.policies() if replica is not None else []
             policy = next((policy for policy in policies if policy.name == policy_name), None)
             if replica is not None and policy is not None:
@@ -151,7 +123,7 @@ class AutomaticCheckpoints:
                 if self._look(replica, policy):
                     break
         if self._looked < len(self._known):
-            self._look_due_s = host.now_s + SLICE_INTERVAL_S
+            self._look_due_s = node.now_s + SLICE_INTERVAL_S
             return
         self._looked, self._look_due_s = 0, self._wish_s
         gone = self._waits.keys() - {*self._known}
@@ -164,30 +136,30 @@ class AutomaticCheckpoints:
             self._tell(space, names)
 
     def _again_in(self, seconds: float) -> None:
-        self._wish_s = min(self._wish_s, self._host.now_s + seconds)
+        self._wish_s = min(self._wish_s, self._node.now_s + seconds)
 
     def _look(self, replica: Replica, policy: CheckpointPolicy) -> bool:
         """Make a checkpoint if one is due. Whether that took more than a look."""
-        host = self._host
+        node = self._node
         made = [record for record in replica.checkpoints.all() if record.policy == policy.name]
         last = made[-1] if made else None
         wait = self._waits.get((replica.name, policy.name))
         if wait is None or (wait.last and wait.last.entry.dot) != (last and last.entry.dot):
             is_own = last is not None and replica.is_own(last.entry.writer)
             failure = wait.failure if wait is not None and is_own else ""  # until it has been checked
-            wait = self._waits[replica.name, policy.name] = _Wait(last, failure, host.now_ms)
+            wait = self._waits[replica.name, policy.name] = _Wait(last, failure, node.now_ms)
         wait.every_ms = policy.every_ms
-        wait.made_ms, wait.due_ms = min(wait.made_ms, host.now_ms), min(wait.due_ms, host.now_ms)
-        if last is not None and not wait.due_ms and host.now_ms < wait.made_ms + policy.every_ms:
-            self._again_in((wait.made_ms + policy.every_ms - host.now_ms) / 1000)
+        wait.made_ms, wait.due_ms = min(wait.made_ms, node.now_ms), min(wait.due_ms, node.now_ms)
+        if last is not None and not wait.due_ms and node.now_ms < wait.made_ms + policy.every_ms:
+            self._again_in((wait.made_ms + policy.every_ms - node.now_ms) / 1000)
             return False
         if not wait.due_ms:
             before = wait.looked_to
             if not self._has_changed(replica, policy, wait):
                 return wait.looked_to != before
-            wait.due_ms = host.now_ms
-        turn = sum(1 for node in host.live_holders(replica.name) if node < host.identity.node)
-        if not host.read_only and host.now_ms >= wait.due_ms + turn * TURN_MS:
+            wait.due_ms = node.now_ms
+        turn = sum(1 for other in self._live_holders(replica.name) if other < node.identity.node)
+        if not node.read_only and node.now_ms >= wait.due_ms + turn * TURN_MS:
             self._make(replica, policy, made, wait)
         return True
 
@@ -212,10 +184,10 @@ class AutomaticCheckpoints:
         return False
 
     def _make(self, replica: Replica, policy: CheckpointPolicy, made: list[Checkpoint], wait: _Wait) -> None:
-        host, checkpoints = self._host, replica.checkpoints
+        node, checkpoints = self._node, replica.checkpoints
         age_ms = policy.age_ms or 0
         older = made[: max(0, len(made) + 1 - policy.keep)]
-        gone = [record for record in older if record.time_ms <= host.now_ms - age_ms]
+        gone = [record for record in older if record.time_ms <= node.now_ms - age_ms]
         gone += [record for record in older[: max(0, len(made) + 1 - KEEP_MAX)] if record not in gone]
         if len(checkpoints.all()) - len(gone) >= CHECKPOINTS_MAX:
             self._failed(replica.name, wait, f"the space has {CHECKPOINTS_MAX} checkpoints: delete some")
@@ -223,33 +195,33 @@ class AutomaticCheckpoints:
         if checkpoints.held_bytes >= checkpoints.bytes_max:
             self._failed(replica.name, wait, "checkpoints hold back as much of the past as they may: delete some")
             return
-        stamp = datetime.fromtimestamp(host.now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
-        name = f"{policy.name}-{stamp}-{host.identity.node[:4]}"
+        stamp = datetime.fromtimestamp(node.now_ms / 1000, UTC).strftime("%Y%m%d-%H%M%S")
+        name = f"{policy.name}-{stamp}-{node.identity.node[:4]}"
         if replica.entries.held(CHECKPOINT_PREFIX + name):
             return  # the clock was set back: in a second it is another name
         value = packed_record(replica, "automatic", list(policy.prefixes), policy.name)
         ops = [Op(CHECKPOINT_PREFIX + name, None, Kind.REGISTER, value, value_hash(value), (), None)]
         ops += [Op(record.entry.key, None, Kind.REGISTER, None, None, (record.entry.dot,), None) for record in gone]
-        host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
-        host.log("checkpoint_made", space=replica.name, name=name, deleted=len(gone))
+        node.applied(replica, [replica.commit(ops, OWN_AGENT, None, node.now_ms)])
+        node.log("checkpoint_made", space=replica.name, name=name, deleted=len(gone))
         before, waiting = wait.last, self._checks[1:]
         for each in waiting:
             if (each.space, each.policy) == (replica.name, policy.name):
                 self._checks.remove(each)
                 before = each.before
-        check = host.check_of(replica, checkpoints.get(name), before)
+        check = CheckpointCheck(replica, node.storage, checkpoints.get(name), before)
         self._checks.append(_Checking(replica.name, policy.name, name, before, check))
-        wait.made_ms, wait.due_ms = host.now_ms, 0
+        wait.made_ms, wait.due_ms = node.now_ms, 0
 
     def _check_slice(self) -> None:
         """Those of a replica that was read anew meanwhile are given up: what it holds was read for that."""
-        host = self._host
+        node = self._node
         if not self._checks:
             return
         space, policy, name, _, check = self._checks[0]
         wait = self._waits.get((space, policy))
         try:
-            if host.replicas.get(space) is check.replica and not check.advance():
+            if node.replicas.get(space) is check.replica and not check.advance():
                 return
         except CrdtSyncError as error:
             if wait is not None:
@@ -259,31 +231,31 @@ class AutomaticCheckpoints:
         else:
             if wait is not None:
                 wait.failure = ""
-            host.log("checkpoint_checked", level="debug", space=space, name=name)
+            node.log("checkpoint_checked", level="debug", space=space, name=name)
         del self._checks[0]
 
     def _failed(self, space: str, wait: _Wait, why: str) -> None:
         if wait.failure != why:
             wait.failure = why
             self.failures[space] = self.failures.get(space, 0) + 1
-            self._host.log("checkpoint_failed", level="warning", space=space, why=why)
+            self._node.log("checkpoint_failed", level="warning", space=space, why=why)
 
     def _tell(self, space: str, names: list[str]) -> None:
         """Raise the alarm, or end it."""
-        host = self._host
+        node = self._node
         told: list[str] = []
         for name in names:
             wait = self._waits.get((space, name))
             if wait is None:
                 continue
-            is_late = wait.due_ms and host.now_ms > wait.due_ms + max(OVERDUE_MS_MIN, wait.every_ms)
+            is_late = wait.due_ms and node.now_ms > wait.due_ms + max(OVERDUE_MS_MIN, wait.every_ms)
             if wait.failure:
                 told.append(f"{name}: {wait.failure}")
             elif is_late:
                 told.append(
-                    f"{name}: one has been due for {(host.now_ms - wait.due_ms) // 1000:,} s, and no node made it"
+                    f"{name}: one has been due for {(node.now_ms - wait.due_ms) // 1000:,} s, and no node made it"
                 )
         if told:
-            host.alarms.set(CHECKPOINT_OVERDUE, space, f"space {space}: automatic checkpoints fail: {'; '.join(told)}")
+            node.alarms.set(CHECKPOINT_OVERDUE, space, f"space {space}: automatic checkpoints fail: {'; '.join(told)}")
         else:
-            host.alarms.clear(CHECKPOINT_OVERDUE, space)
+            node.alarms.clear(CHECKPOINT_OVERDUE, space)

@@ -20,13 +20,13 @@ ends the process before that has it begin again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.replica.purges import Purge, matching, outcome_of
-from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, Storage, purge_done_name
+from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, purge_done_name
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
@@ -35,8 +35,8 @@ from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
     from crdtsync.core.background.trimming import Retention
-    from crdtsync.core.replica.replica import Applied, Replica
-    from crdtsync.core.storage.write_batch import Ledger
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.replica.replica import Replica
 
 SLICE_INTERVAL_S = 0.01
 WAIT_S = 1.0
@@ -59,36 +59,16 @@ SLICE_REMOVED = 100
 SLICE_TEXTS = 32
 
 
-class Host(Protocol):
-    """What the purger needs of its node."""
-
-    now_ms: int
-    now_s: float
-    read_only: str
-    replicas: dict[str, Replica]
-    storage: Storage
-
-    @property
-    def ledger(self) -> Ledger:
-        """The commit under way."""
-
-    @property
-    def retention(self) -> Retention:
-        """What trims."""
-
-    def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
-
-
 class Work:
     """One purge under way: ``step`` is what its next slice does, and counts what went."""
 
-    def __init__(self, host: Host, replica: Replica, purge: Purge) -> None:
+    def __init__(self, node: NodeContext, retention: Retention, replica: Replica, purge: Purge) -> None:
         self.purge = purge
         self.step: Callable[[], float | None] = self._remove_living
-        self._host = host
+        self._node = node
+        self._retention = retention
         self._replica = replica
-        self._began_s = host.now_s
+        self._began_s = node.now_s
         self._key = ""
         self._is_waiting = False
         self._place = DeadPlace(purge.pattern.prefix, b"", 0)
@@ -104,10 +84,10 @@ class Work:
     # -- the slices, each of which returns how long to wait for the next, or None at the end ------------------------
 
     def _remove_living(self) -> float | None:
-        replica, host, purge = self._replica, self._host, self.purge
+        replica, node, purge = self._replica, self._node, self.purge
         keys, last = matching(replica.entries, purge.pattern, self._key, SLICE_KEYS)
         is_author = replica.is_own(purge.entry.writer)
-        takes_over = is_author or host.now_s - self._began_s > TAKEOVER_S
+        takes_over = is_author or node.now_s - self._began_s > TAKEOVER_S
         ops: list[Op] = []
         removed = 0
         for key in keys:
@@ -127,7 +107,7 @@ class Work:
                 last = self._key  # from there once more
                 break
         if ops:
-            host.applied(replica, [replica.commit(ops, OWN_AGENT, None, host.now_ms)])
+            node.applied(replica, [replica.commit(ops, OWN_AGENT, None, node.now_ms)])
             self._key = last or ""
             return SLICE_INTERVAL_S
         if last is not None:
@@ -141,9 +121,9 @@ class Work:
 
     def _drop_history(self) -> float | None:
         replica = self._replica
-        if replica.pins and self._host.now_s - self._began_s < TRANSFER_S_MAX:
+        if replica.pins and self._node.now_s - self._began_s < TRANSFER_S_MAX:
             return WAIT_S  # a snapshot on its way reads what it gives from disk
-        rows = self._host.storage.scan_dead(replica.id, self._place, is_lost=False, rows_max=SLICE_ROWS)
+        rows = self._node.storage.scan_dead(replica.id, self._place, is_lost=False, rows_max=SLICE_ROWS)
         gone: list[int] = []
         is_over = len(rows) < SLICE_ROWS
         size_bytes = 0
@@ -163,18 +143,18 @@ class Work:
                     self._documents[named_document(row.value)] = None
         if gone:
             if not self.values:
-                replica.past.cut_pattern(self.purge.pattern.text, replica.vector, self._host.now_ms)
+                replica.past.cut_pattern(self.purge.pattern.text, replica.vector, self._node.now_ms)
             self.values += len(gone)
-            self._host.ledger.batch.history_drops.append(HistoryDrop(replica.id, tuple(gone), (), is_purge=True))
+            self._node.ledger.batch.history_drops.append(HistoryDrop(replica.id, tuple(gone), (), is_purge=True))
         if is_over:
-            self._host.retention.recount(replica)
+            self._retention.recount(replica)
             replica.past.forget(self._is_meant, self.purge.covers)
             self.step = self._redact_log
         return SLICE_INTERVAL_S
 
     def _redact_log(self) -> float | None:
         replica = self._replica
-        rows = self._host.storage.log(replica.id, self._position, SLICE_BYTES, SLICE_ROWS)
+        rows = self._node.storage.log(replica.id, self._position, SLICE_BYTES, SLICE_ROWS)
         for row in rows:
             self._position = row.position
             if row.seq > self.purge.vector.get(row.writer, 0) or self._literal not in row.body:
@@ -183,7 +163,7 @@ class Work:
             body = redacted(change, self._is_meant)
             if body is not None:
                 self.changes += 1
-                self._host.ledger.batch.redactions.append(Redaction(replica.id, row.position, body))
+                self._node.ledger.batch.redactions.append(Redaction(replica.id, row.position, body))
                 self._note_documents(change)
         if not rows:
             self.step = self._redact_replies
@@ -199,13 +179,13 @@ class Work:
                 self._documents[named or Dot(change.writer, change.seq, n)] = None
 
     def _redact_replies(self) -> float | None:
-        rows = self._host.storage.outcomes_after(self._reply, SLICE_REPLIES)
+        rows = self._node.storage.outcomes_after(self._reply, SLICE_REPLIES)
         for number, reply in rows:
             self._reply = number
             told = unpack(reply)
             without = pack(without_replaced(told))
             if without != reply:
-                self._host.ledger.batch.reply_redactions.append((number, without))
+                self._node.ledger.batch.reply_redactions.append((number, without))
         if not rows:
             self.step = self._drop_texts
         return SLICE_INTERVAL_S
@@ -220,11 +200,11 @@ class Work:
                     return WAIT_S
                 self.texts += 1
             del self._documents[document]
-        self._host.ledger.batch.scrubs.append(replica.id)
+        self._node.ledger.batch.scrubs.append(replica.id)
         if self._documents:
             return SLICE_INTERVAL_S
         counts = self.values, self.changes, self.texts
-        batch, pattern = self._host.ledger.batch, self.purge.pattern
+        batch, pattern = self._node.ledger.batch, self.purge.pattern
         batch.metas.append((purge_done_name(replica.id, pattern.text), pack([self.purge.mark, *counts])))
         values, changes, texts = counts
         replica.alarms.journal(
@@ -236,8 +216,9 @@ class Work:
 class Purger:
     """Of one node. :meth:`run` is called when :meth:`deadline_s` has come, and when a purge has been noted."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, node: NodeContext, retention: Retention) -> None:
+        self._node = node
+        self._retention = retention
         self._works: dict[tuple[str, str], tuple[float, Work]] = {}
 
     def reload(self) -> None:
@@ -250,29 +231,29 @@ class Purger:
 
     def run(self) -> None:
         """Begin what is new, and do a slice of what is due."""
-        host = self._host
-        for name, replica in host.replicas.items():
+        node = self._node
+        for name, replica in node.replicas.items():
             is_noted = replica.asleep is None and replica.purges.is_noted
             for purge in replica.purges.take_noted() if is_noted else ():
-                if outcome_of(host.storage.meta(purge_done_name(replica.id, purge.pattern.text)), purge) is None:
+                if outcome_of(node.storage.meta(purge_done_name(replica.id, purge.pattern.text)), purge) is None:
                     # not before the commit under way is on disk
-                    due_s = host.now_s + SLICE_INTERVAL_S
-                    self._works[name, purge.pattern.text] = due_s, Work(host, replica, purge)
-        if host.read_only or not self._works:
+                    due_s = node.now_s + SLICE_INTERVAL_S
+                    self._works[name, purge.pattern.text] = due_s, Work(node, self._retention, replica, purge)
+        if node.read_only or not self._works:
             return
-        if host.storage.has_backlog or host.storage.has_old_rows:  # not everything is where it is looked for
-            later_s = host.now_s + WAIT_S
+        if node.storage.has_backlog or node.storage.has_old_rows:  # not everything is where it is looked for
+            later_s = node.now_s + WAIT_S
             self._works = {place: (max(due_s, later_s), work) for place, (due_s, work) in self._works.items()}
             return
         place, (due_s, work) = min(self._works.items(), key=lambda item: (item[1][0], item[0]))
-        if due_s <= host.now_s:
+        if due_s <= node.now_s:
             wait_s = work.step()
             del self._works[place]
             if wait_s is not None:
-                self._works[place] = host.now_s + wait_s, work
+                self._works[place] = node.now_s + wait_s, work
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` has something to do, on the monotonic clock; None: nothing is under way."""
-        if self._host.read_only or not self._works:
+        if self._node.read_only or not self._works:
             return None
         return min(due_s for due_s, _ in self._works.values())

@@ -10,11 +10,10 @@ The shell proves keys and signatures, opens listeners and dials; what follows fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core import alarm_catalogue
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster.invite_addresses import check_invite_address
 from crdtsync.core.cluster.invites import Invitations
 from crdtsync.core.cluster.kept_members import KeptMembers
@@ -31,10 +30,11 @@ from crdtsync.core.cluster.membership import (
     read_removed,
 )
 from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, LetIn, tell_expiry
+from crdtsync.core.cluster.node_names import names
 from crdtsync.core.cluster.records import Cluster, RecordType
-from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
+from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.peers.peer_state import Peer
-from crdtsync.core.storage.interface import Batch, Storage
+from crdtsync.core.storage.interface import Batch
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, NoSpace, Refused
 from crdtsync.wire.codec import pack, unpack
@@ -52,7 +52,7 @@ from crdtsync.wire.peer.joining import (
 )
 
 if TYPE_CHECKING:
-    from random import Random
+    from crdtsync.core.node_context import NodeContext
 
 MEMBERS = RecordType("member", read_member, Member.plain, merge_members)
 REMOVED = RecordType("removed", read_removed, Removed.plain, merge_removed)
@@ -65,8 +65,6 @@ JOINING_CONNECTIONS_MAX = 64
 """Connections of nodes that ask to join, at once; then the oldest goes."""
 
 REJOIN = "stop its daemon, move its data directory away, start it, and join by an invite of a member"
-
-Log = Callable[..., None]
 
 
 class Reach(NamedTuple):
@@ -88,39 +86,27 @@ class Reach(NamedTuple):
     is_starting: bool = False
 
 
-class Host(Protocol):
-    """What the fleet needs of its node."""
-
-    cluster: Cluster
-    sync: Sync
-    now_ms: int
-    now_s: float
-    read_only: str
-    alarms: Alarms
-
-
 class Admission:
     """See the module's description."""
 
-    def __init__(self, host: Host, identity: Identity, storage: Storage, random: Random, log: Log) -> None:
-        self._host = host
-        self._identity = identity
-        self._random = random
-        self._log = log
-        self._storage = storage
+    def __init__(self, node: NodeContext, cluster: Cluster, sync: Sync) -> None:
+        self._node = node
+        self._identity = node.identity
+        self._cluster = cluster
+        self._sync = sync
         self.membership: Membership = NOBODY
         self.reach = Reach()
         self.is_changed = True
-        self.invitations = Invitations(storage.metas(INVITES_META))
-        self._told = _read_told(storage.meta(TOLD_META))
-        self._kept = KeptMembers(storage)
+        self.invitations = Invitations(node.storage.metas(INVITES_META))
+        self._told = _read_told(node.storage.meta(TOLD_META))
+        self._kept = KeptMembers(node.storage)
         self.left_addresses: set[str] = set()  # of members that were removed, at which nobody is looked for any more
         self._undone: list[Member | Removed] = []
         self._told_removed = ""
         self._nonces: dict[int, bytes] = {}
         self.metas: dict[str, bytes | None] = {}
-        host.cluster.on_change(MEMBERS, self._changed)
-        host.cluster.on_change(REMOVED, self._changed)
+        cluster.on_change(MEMBERS, self._changed)
+        cluster.on_change(REMOVED, self._changed)
         self._changed(())
 
     # -- members -----------------------------------------------------------------------------------------------
@@ -150,7 +136,7 @@ class Admission:
     def told_removed(self, reason: str) -> None:
         """A member says that this node was removed while it was away: it will hear nothing else of the cluster."""
         self._told_removed = reason
-        self._host.alarms.raise_once(
+        self._node.alarms.raise_once(
             alarm_catalogue.REMOVED, "", f"this node is no member of its cluster any more: {reason}"
         )
 
@@ -164,7 +150,7 @@ class Admission:
         Members, whether or not they can be reached, and no longer once they are removed; without a cluster, every node
         ever met, and whoever is at the addresses of the settings.
         """
-        peers = self._host.sync.peers
+        peers = self._sync.peers
         if not self.is_initialised:
             return 1 + len(peers) + self._unmet(), lambda: list(peers.values())
         return len(self.membership.members), lambda: [peers[each.node] for each in self.others() if each.node in peers]
@@ -173,15 +159,15 @@ class Admission:
         """How many nodes at least there are at addresses where nobody has answered since the start: each may be one of
         those that were met before, elsewhere.
         """
-        dials = self._host.sync.dials.values()
+        dials = self._sync.dials.values()
         silent = sum(not dial.node and not dial.is_self for dial in dials)
         if not silent:
             return 0
         answered = {dial.node for dial in dials}
-        return max(0, silent - sum(node not in answered for node in self._host.sync.peers))
+        return max(0, silent - sum(node not in answered for node in self._sync.peers))
 
     def _changed(self, _names: object) -> None:
-        cluster = self._host.cluster
+        cluster = self._cluster
         members = [member for name, member in cluster.all(MEMBERS) if member.node == name]
         removed = [gone for name, gone in cluster.all(REMOVED) if gone.node == name]
         self._kept.see(members, removed)
@@ -193,13 +179,13 @@ class Admission:
             return
         self.is_changed = True
         for node in sorted(self.membership.members.keys() - before.members.keys()):
-            self._log("member_joined", node=node, name=self.membership.members[node].name)
+            self._node.log("member_joined", node=node, name=self.membership.members[node].name)
         for node in sorted(self.membership.removed.keys() - before.removed.keys()):
             gone = self.membership.removed[node]
-            self._log("member_removed", level="warning", node=node, name=gone.name, by=gone.by)
+            self._node.log("member_removed", level="warning", node=node, name=gone.name, by=gone.by)
         if self._identity.node in self.membership.removed:
             reason = self.membership.removed[self._identity.node].reason
-            self._host.alarms.raise_once(
+            self._node.alarms.raise_once(
                 alarm_catalogue.REMOVED, "", f"this node is no member of its cluster any more: {reason}"
             )
         self._check_name()
@@ -212,18 +198,18 @@ class Admission:
         """Two may have taken one name at two members at once, or by their settings."""
         namesake = self.membership.namesake(self._identity.node, self._identity.name) if self.is_member else ""
         if namesake:
-            self._host.alarms.raise_once(
+            self._node.alarms.raise_once(
                 alarm_catalogue.SAME_NAME,
                 "",
                 f"the member {namesake[:12]} is called {self._identity.name} too: commands that name it fit both; "
                 "give one of the two another node_name, and restart it",
             )
         else:
-            self._host.alarms.clear(alarm_catalogue.SAME_NAME, "")
+            self._node.alarms.clear(alarm_catalogue.SAME_NAME, "")
 
     def cut(self) -> None:
         """Close the connections of those who may no longer be here."""
-        sync = self._host.sync
+        sync = self._sync
         for link in list(sync.links.values()):
             node = link.node or (link.hello.node if link.hello is not None else "")
             gone = self.membership.removed.get(node)
@@ -233,27 +219,27 @@ class Admission:
     def forget_removed(self) -> None:
         """Know those no longer whose last connection has ended: nobody looks after them any more."""
         for node in self.membership.removed:
-            self._host.sync.contacts.forget(node)
-            self._host.sync.health.forget(node)
+            self._sync.contacts.forget(node)
+            self._sync.health.forget(node)
 
     def keep_records(self) -> None:
         """Say in ``_cluster`` what others must know of this node, once that has changed, and again what counts and
         somebody has taken away.
         """
-        if self._host.read_only or not self.is_member:
+        if self._node.read_only or not self.is_member:
             return
         mine = self.membership.members[self._identity.node]
         name, addresses, keys = self._identity.name, self.reach.addresses, self.reach.keys
         if keys and (mine.name, mine.addresses, mine.keys) != (name, addresses, keys):
-            record = mine._replace(name=name, addresses=addresses, keys=keys, time_ms=self._host.now_ms)
-            self._host.cluster.put(MEMBERS, mine.node, record)
+            record = mine._replace(name=name, addresses=addresses, keys=keys, time_ms=self._node.now_ms)
+            self._cluster.put(MEMBERS, mine.node, record)
         for lost in self._undone:
             self._put_back(lost)
 
     def _put_back(self, lost: Member | Removed) -> None:
-        cluster, is_removal = self._host.cluster, isinstance(lost, Removed)
+        cluster, is_removal = self._cluster, isinstance(lost, Removed)
         who = cluster.remover(REMOVED if is_removal else MEMBERS, lost.node) or "the state that a peer sent"
-        self._host.alarms.raise_once(
+        self._node.alarms.raise_once(
             alarm_catalogue.RECORD_UNDONE,
             lost.node,
             f"{who} took away the record that {lost.name} ({lost.node[:12]}) "
@@ -268,7 +254,7 @@ class Admission:
     def reached(self, reach: Reach) -> None:
         """The shell says how this node can be reached and known from now on."""
         self.reach = reach
-        tell_expiry(self._host.alarms, reach.expires_ms, self._host.now_ms)
+        tell_expiry(self._node.alarms, reach.expires_ms, self._node.now_ms)
 
     def take_change(self) -> Membership | None:
         """The membership, if it has changed since the last call."""
@@ -280,10 +266,10 @@ class Admission:
         mine = self.membership.members.get(self._identity.node)
         if mine is None or mine.keys != self.reach.keys:
             return [self._identity.name]
-        replica, peers = self._host.cluster.replica, self._host.sync.peers
+        replica, peers = self._cluster.replica, self._sync.peers
         own = replica.writer
         vector = replica.vector if own is None else {own: replica.vector.get(own, 0)}
-        self._host.sync.mesh.ask({CLUSTER_SPACE: vector}, self._host.now_s)
+        self._sync.mesh.ask({CLUSTER_SPACE: vector}, self._node.now_s)
         return [
             member.name
             for member in self.others()
@@ -295,7 +281,7 @@ class Admission:
         one at least that can tell the rest.
         """
         late = self.without_next_key()
-        is_urgent = 0 < self.reach.expires_ms < self._host.now_ms + EXPIRY_ALARM_MS
+        is_urgent = 0 < self.reach.expires_ms < self._node.now_ms + EXPIRY_ALARM_MS
         is_told = self._identity.name not in late and len(late) < len(self.others())
         return not late or (is_urgent and is_told)
 
@@ -317,9 +303,9 @@ class Admission:
             )
         self._check_not_removed()
         if not self.is_initialised:
-            now_ms = self._host.now_ms
+            now_ms = self._node.now_ms
             own = Member(me.node, me.name, self.reach.keys, self.reach.addresses, now_ms, me.name, now_ms)
-            self._host.cluster.put(MEMBERS, me.node, own)
+            self._cluster.put(MEMBERS, me.node, own)
         return self.summary()
 
     def joined_already(self, invite: Invite) -> dict[str, Any] | None:
@@ -327,7 +313,7 @@ class Admission:
 
         :raises Refused: it was one, and has been told that it was removed.
         """
-        is_expired = 0 < self.reach.expires_ms <= self._host.now_ms  # it joins again, for others to learn its new one
+        is_expired = 0 < self.reach.expires_ms <= self._node.now_ms  # it joins again, for others to learn its new one
         is_here = invite.cluster == self._identity.cluster and self.is_member and not is_expired
         if is_here:
             self._check_not_removed()
@@ -380,11 +366,11 @@ class Admission:
             check_invite_address(address, is_local=local)
         if self.reach.unreachable and not addresses and not (local and found):
             raise Refused(self.reach.unreachable, "unreachable")
-        invite, secret = self._random.randbytes(INVITE_ID_BYTES), self._random.randbytes(SECRET_BYTES)
-        given = self.invitations.give(invite, secret_key(secret), ttl_ms, uses, self._host.now_ms)
+        invite, secret = self._node.random.randbytes(INVITE_ID_BYTES), self._node.random.randbytes(SECRET_BYTES)
+        given = self.invitations.give(invite, secret_key(secret), ttl_ms, uses, self._node.now_ms)
         pin = bytes.fromhex(self.reach.keys[0][0])
         text = encode_invite(Invite(me.cluster, pin, invite, secret, given.expires_ms, found))
-        self._log("invite_given", invite=invite.hex(), expires_ms=given.expires_ms, uses=uses)
+        self._node.log("invite_given", invite=invite.hex(), expires_ms=given.expires_ms, uses=uses)
         return {"invite": text, "expires_ms": given.expires_ms, "uses": uses, "addresses": list(found)}
 
     def remove(self, wanted: str) -> dict[str, Any]:
@@ -405,13 +391,13 @@ class Admission:
         member = found[0]
         if member.node == self._identity.node:
             raise InvalidRequest("a node does not remove itself: ask another member to, then stop this one")
-        record = Removed(member.node, member.name, member.keys, self._host.now_ms, self._identity.name)
-        self._host.cluster.put(REMOVED, member.node, record)
+        record = Removed(member.node, member.name, member.keys, self._node.now_ms, self._identity.name)
+        self._cluster.put(REMOVED, member.node, record)
         return {"node": member.node, "name": member.name, "members": len(self.membership.members)}
 
     def forget(self, wanted: str) -> dict[str, Any]:
         """Know a node no longer that is no member and not connected, named as in :meth:`remove`."""
-        peers = self._host.sync.peers.values()
+        peers = self._sync.peers.values()
         found = [peer for peer in peers if peer.name == wanted]
         found = found or [peer for peer in peers if len(wanted) >= 4 and peer.node.startswith(wanted)]
         if len(found) > 1:
@@ -426,13 +412,25 @@ class Admission:
             )
         if peer.link is not None:
             raise Refused(f"{peer.name} is connected: take its address out of both nodes' settings first", "connected")
-        self._host.sync.contacts.forget(peer.node)
-        self._host.sync.health.forget(peer.node)
+        self._sync.contacts.forget(peer.node)
+        self._sync.health.forget(peer.node)
         return {"node": peer.node, "name": peer.name}
+
+    def node_names(self) -> dict[str, str]:
+        """What every node that this one knows is called, by id."""
+        met = {peer.node: peer.name for peer in self._sync.peers.values()}
+        removed = {node: gone.name for node, gone in self.membership.removed.items()}
+        members = {node: member.name for node, member in self.membership.members.items()}
+        return removed | met | members | {self._identity.node: self._identity.name}
+
+    def where(self, nodes: Collection[str] | None) -> str:
+        """On which nodes something is, in words; of one that is not known here the beginning of its id."""
+        known = self.node_names()
+        return "all nodes" if nodes is None else names(sorted(known.get(node) or node[:12] for node in nodes))
 
     def listing(self) -> list[dict[str, Any]]:
         """All members and all who were, as ``cluster members`` shows them."""
-        return listing(self, self._host.sync, self._identity.node)
+        return listing(self, self._sync, self._identity.node)
 
     # -- letting new nodes in --------------------------------------------------------------------------------
 
@@ -442,9 +440,9 @@ class Admission:
             oldest = next(iter(self._nonces))
             del self._nonces[oldest]
             reason = f"{JOINING_CONNECTIONS_MAX} nodes ask to join at once, and this one is slow: try again"
-            self._host.sync.outbox.closes.append((oldest, reason))
-        nonce = self._nonces[conn] = self._random.randbytes(NONCE_BYTES)
-        self._host.sync.outbox.sends.append((conn, encode_join_message(Challenge(nonce))))
+            self._sync.outbox.closes.append((oldest, reason))
+        nonce = self._nonces[conn] = self._node.random.randbytes(NONCE_BYTES)
+        self._sync.outbox.sends.append((conn, encode_join_message(Challenge(nonce))))
 
     def join_closed(self, conn: int) -> None:
         """It is gone."""
@@ -461,7 +459,7 @@ class Admission:
         nonce = self._nonces.get(conn)
         if nonce is None:
             return
-        outbox = self._host.sync.outbox
+        outbox = self._sync.outbox
         try:
             answer: Admitted | NotAdmitted = self._admit(join, pin, is_signed, nonce)
         except CrdtSyncError as error:
@@ -474,14 +472,14 @@ class Admission:
             raise Refused("the inviting node belongs to no cluster any more", "no_cluster")
         if not is_signed:
             raise Refused("the signature is not that of the certificate's key", "bad_signature")
-        if self._host.read_only:
-            raise NoSpace(self._host.read_only)
+        if self._node.read_only:
+            raise NoSpace(self._node.read_only)
         node = self.membership.node_of(pin) or pin[:NODE_ID_CHARS]
         bound = binding(nonce, bytes.fromhex(self.reach.keys[0][0]), join)
         gone = self.membership.refusal_of(pin) if not self.membership.node_of(pin) else ""
         if self.membership.is_removed(pin):
             raise Refused(gone, "removed")
-        self.invitations.check(join, pin, bound, self._host.now_ms)
+        self.invitations.check(join, pin, bound, self._node.now_ms)
         is_new = self.membership.node_of(pin) != node
         namesake = self.membership.namesake(node, join.name) if is_new else ""
         if namesake:
@@ -492,13 +490,13 @@ class Admission:
                 "name_taken",
             )
         self.invitations.use(join.invite, pin)
-        me, now_ms = self._identity, self._host.now_ms
+        me, now_ms = self._identity, self._node.now_ms
         if not is_new:
             self._renew(self.membership.members[node], pin, join.certificate)
         else:
             member = Member(node, join.name, ((pin, join.certificate),), join.addresses, now_ms, me.name, now_ms)
-            self._host.cluster.put(MEMBERS, node, member)
-            self._log("node_admitted", node=node, name=join.name, invite=join.invite.hex())
+            self._cluster.put(MEMBERS, node, member)
+            self._node.log("node_admitted", node=node, name=join.name, invite=join.invite.hex())
         records = {name: member.plain() for name, member in self.membership.members.items()}
         return Admitted(self._identity.cluster, self._identity.node, records)
 
@@ -506,7 +504,7 @@ class Admission:
         """A member joins again with its key: the certificate that the others know has expired, perhaps."""
         keys = tuple((each, certificate if each == pin else known) for each, known in member.keys)
         if keys != member.keys:
-            self._host.cluster.put(MEMBERS, member.node, member._replace(keys=keys, time_ms=self._host.now_ms))
+            self._cluster.put(MEMBERS, member.node, member._replace(keys=keys, time_ms=self._node.now_ms))
 
     # -- keeping -----------------------------------------------------------------------------------------------
 
@@ -521,9 +519,9 @@ class Admission:
 
     def reload(self) -> None:
         """What was not committed is gone."""
-        self.invitations = Invitations(self._storage.metas(INVITES_META))
-        self._told = _read_told(self._storage.meta(TOLD_META))
-        self._kept = KeptMembers(self._storage)
+        self.invitations = Invitations(self._node.storage.metas(INVITES_META))
+        self._told = _read_told(self._node.storage.meta(TOLD_META))
+        self._kept = KeptMembers(self._node.storage)
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:

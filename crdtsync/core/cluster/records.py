@@ -21,16 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.identity import OWN_AGENT
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
 from crdtsync.errors import InvalidEncoding, NoSpace
 from crdtsync.wire.change import Kind, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CLUSTER_SPACE
+from crdtsync.wire.tokens import encode_token
+
+if TYPE_CHECKING:
+    from crdtsync.core.node_context import NodeContext
 
 R = TypeVar("R")
 Told = Callable[[Collection[str]], None]
@@ -55,28 +59,17 @@ class RecordType(NamedTuple, Generic[R]):
         return f"{self.name}/"
 
 
-class Host(Protocol):
-    """What the cluster's records need of their node."""
-
-    replicas: dict[str, Replica]
-    now_ms: int
-    read_only: str
-
-    def applied(self, replica: Replica, changes: list[Applied]) -> None:
-        """Changes have been applied in memory."""
-
-
 class Cluster:
     """The records of ``_cluster`` as this node sees them."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
         self._listeners: dict[str, list[Told]] = {}
 
     @property
     def replica(self) -> Replica:
         """The space that holds the records."""
-        return self._host.replicas[CLUSTER_SPACE]
+        return self._node.replicas[CLUSTER_SPACE]
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -159,13 +152,18 @@ class Cluster:
         return replica.node_of(Writer(rows[-1].writer)) if rows else ""
 
     def _commit(self, op: Op) -> VersionVector:
-        host = self._host
-        if host.read_only:
-            raise NoSpace(host.read_only)
-        applied = self.replica.commit([op], OWN_AGENT, None, host.now_ms)
-        host.applied(self.replica, [applied])
+        node = self._node
+        if node.read_only:
+            raise NoSpace(node.read_only)
+        applied = self.replica.commit([op], OWN_AGENT, None, node.now_ms)
+        node.applied(self.replica, [applied])
         self.changed([op.key])
         return {applied.change.writer: applied.change.seq}
+
+    def token(self, point: VersionVector | None) -> str:
+        """Names the write of a record, or all of them: who waits for it on another node finds it in force there."""
+        replica = self.replica
+        return encode_token([(replica.name, replica.epoch, dict(replica.vector) if point is None else point)])
 
     # -- being told ------------------------------------------------------------------------------------------
 

@@ -8,11 +8,10 @@ to be done with it: watches, waiting requests, transfers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector
 from crdtsync.core.cluster.archives import Archives
-from crdtsync.core.cluster.node_names import where
 from crdtsync.core.cluster.space_records import (
     DEFAULT_SPACE,
     INITIAL,
@@ -28,15 +27,10 @@ from crdtsync.errors import InvalidRequest, NotAllowed, QuotaExceeded, UnknownSp
 from crdtsync.wire.limits import CLUSTER_SPACE, is_name, shown
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.desk import Desk
-    from crdtsync.core.alarms import Alarms
     from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.cluster.records import Cluster
-    from crdtsync.core.identity import Identity
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.peer_state import Peer
-    from crdtsync.core.resolvers.registry import Registry
-    from crdtsync.core.storage.interface import Storage
-    from crdtsync.core.storage.write_batch import Ledger
     from crdtsync.core.sync.protocol import Sync
 
 SPACES_MAX = 10_000
@@ -44,65 +38,43 @@ SPACES_MAX = 10_000
 ALWAYS = (DEFAULT_SPACE, CLUSTER_SPACE)
 """The spaces that every node has."""
 
-Log = Callable[..., None]
-
-
-class Host(Protocol):
-    """What the spaces need of their node."""
-
-    identity: Identity
-    replicas: dict[str, Replica]
-    storage: Storage
-    cluster: Cluster
-    fleet: Admission
-    alarms: Alarms
-    log: Log
-    now_ms: int
-    now_s: float
-    read_only: str
-    resolvers: Registry
-
-    @property
-    def sync(self) -> Sync:
-        """Its peers."""
-
-    @property
-    def desk(self) -> Desk:
-        """Its agents."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the next commit must write."""
-
-    def open_replica(self, row: SpaceRow) -> Replica:
-        """A replica of what is stored under a row's number; it is among ``replicas`` from now on."""
-
-    def read_archive(self, row: SpaceRow) -> Replica:
-        """A replica of what is stored under a row's number, for reading alone."""
-
-    def close_replica(self, replica: Replica) -> None:
-        """It is among them no longer."""
-
 
 class Spaces:
-    """All spaces that this node knows of, whether it holds them or not."""
+    """All spaces that this node knows of, whether it holds them or not.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    ``make`` has one held here from now on, and ``close`` one held no longer: with the reason, and whether it is gone
+    from here for good.
+    """
+
+    _fleet: Admission
+    _sync: Sync
+
+    def __init__(
+        self,
+        node: NodeContext,
+        cluster: Cluster,
+        make: Callable[[SpaceRow], None],
+        close: Callable[[Replica, str, bool], None],
+    ) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._make_replica = make
+        self._close_replica = close
         self._records: dict[str, SpaceRecord] = {}
-        self.archives = Archives(host)
+        self.archives = Archives(node)
         self._number_last = 0  # 0: not looked for yet
 
-    def start(self) -> None:
+    def start(self, fleet: Admission, sync: Sync) -> None:
         """Everything else of the node is there: look at all records, now and whenever one changes."""
-        cluster = self._host.cluster
+        self._fleet, self._sync = fleet, sync
+        cluster = self._cluster
         cluster.on_change(SPACES, self._changed)
         self._changed(cluster.names(SPACES))
 
     def reload(self) -> None:
         """The records have been read anew from disk."""
         self._records.clear()
-        self._changed(self._host.cluster.names(SPACES))
+        self._changed(self._cluster.names(SPACES))
 
     # -- who may hold what -----------------------------------------------------------------------------------
 
@@ -126,13 +98,13 @@ class Spaces:
 
     def is_member(self, node: str) -> bool:
         """Whether a node is a member of the cluster; where there is none, everybody is."""
-        fleet = self._host.fleet
+        fleet = self._fleet
         return not fleet.is_initialised or node in fleet.membership.members
 
     def groups(self) -> list[frozenset[str]]:
         """The nodes of the spaces that are here and not for all, each set of nodes once."""
         found = {frozenset(record.nodes) for record in self._records.values() if record.exists and record.nodes}
-        return sorted((nodes for nodes in found if self._host.identity.node in nodes), key=sorted)
+        return sorted((nodes for nodes in found if self._node.identity.node in nodes), key=sorted)
 
     def listed(self) -> Iterable[tuple[str, SpaceRecord]]:
         """All spaces of the cluster that exist, in order of name."""
@@ -143,7 +115,7 @@ class Spaces:
         """Whose word counts for a write concern in these spaces."""
         found = [record.nodes for name in names if (record := self.record(name)) is not None]
         limited = [frozenset(nodes) for nodes in found if nodes is not None]
-        return Holders(self._host.fleet, frozenset.intersection(*limited) if limited else None)
+        return Holders(self._fleet, frozenset.intersection(*limited) if limited else None)
 
     # -- agents' requests ------------------------------------------------------------------------------------
 
@@ -162,7 +134,7 @@ class Spaces:
         if before is not None and before.exists:
             if before.nodes != wanted:
                 raise InvalidRequest(
-                    f"the space {name} exists on {where(self._host, before.nodes)} already: "
+                    f"the space {name} exists on {self._fleet.where(before.nodes)} already: "
                     "drop it first, or choose another name"
                 )
             return before, None
@@ -170,9 +142,9 @@ class Spaces:
             raise InvalidRequest(f"a space is for all nodes, or for 1 to {SPACE_NODES_MAX:,} of them")
         if name not in self._records and len(self._records) >= SPACES_MAX:
             raise QuotaExceeded(f"the cluster has had {SPACES_MAX:,} spaces, the most that it may: reuse a name")
-        record = created(before, wanted, self._host.now_ms, agent)
+        record = created(before, wanted, self._node.now_ms, agent)
         prepare(record)
-        return record, self._host.cluster.put(SPACES, name, record)
+        return record, self._cluster.put(SPACES, name, record)
 
     def drop(self, name: str, agent: str) -> tuple[SpaceRecord, VersionVector]:
         """Drop a space everywhere. Returns its new record, and the point of the write.
@@ -185,15 +157,15 @@ class Spaces:
         before = self.record(name)
         if before is None or not before.exists:
             raise UnknownSpace(f"there is no space {shown(name)} in this cluster")
-        replica = self._host.replicas.get(name)
+        replica = self._node.replicas.get(name)
         vector = None if replica is None else dict(replica.vector)
-        record = dropped(before, vector, name == DEFAULT_SPACE, self._host.now_ms, agent)
-        return record, self._host.cluster.put(SPACES, name, record)
+        record = dropped(before, vector, name == DEFAULT_SPACE, self._node.now_ms, agent)
+        return record, self._cluster.put(SPACES, name, record)
 
     # -- following the records -------------------------------------------------------------------------------
 
     def _changed(self, names: Collection[str]) -> None:
-        cluster = self._host.cluster
+        cluster = self._cluster
         for name in sorted(names):
             if not is_name(name):
                 continue
@@ -206,7 +178,7 @@ class Spaces:
 
     def _follow(self, name: str, record: SpaceRecord) -> None:
         """Bring what is held here in line with a record."""
-        me, replica = self._host.identity.node, self._host.replicas.get(name)
+        me, replica = self._node.identity.node, self._node.replicas.get(name)
         is_mine = record.exists and record.admits(me)
         if replica is not None and (replica.epoch < record.epoch or not is_mine) and replica.epoch <= record.epoch:
             self._archive(replica, record)
@@ -214,41 +186,36 @@ class Spaces:
         if replica is None and is_mine:
             self._make(name, record)
         elif replica is not None:
-            self._host.sync.audience_changed(replica)
+            self._sync.audience_changed(replica)
 
     def _make(self, name: str, record: SpaceRecord) -> None:
-        host = self._host
+        node = self._node
         number = self._next_number()
-        host.ledger.batch.spaces.append((number, name, record.epoch))
-        replica = host.open_replica(SpaceRow(number, name, record.epoch, None, 0, 0, 0, {}, 0, {}))
-        host.log("space_made", space=name, epoch=record.epoch)
-        host.desk.watches.moved(replica)
-        host.resolvers.moved(name)
-        host.sync.space_opened(replica)
+        node.ledger.batch.spaces.append((number, name, record.epoch))
+        node.log("space_made", space=name, epoch=record.epoch)
+        self._make_replica(SpaceRow(number, name, record.epoch, None, 0, 0, 0, {}, 0, {}))
 
     def _next_number(self) -> int:
-        host = self._host
+        node = self._node
         if not self._number_last:  # looked for once: 10,000 spaces would each look at all others
-            used = {replica.id for replica in host.replicas.values()} | self.archives.numbers()
-            self._number_last = max(used | {number for number, _, _ in host.ledger.batch.spaces})
+            used = {replica.id for replica in node.replicas.values()} | self.archives.numbers()
+            self._number_last = max(used | {number for number, _, _ in node.ledger.batch.spaces})
         self._number_last += 1
         return self._number_last
 
     def _archive(self, replica: Replica, record: SpaceRecord) -> None:
-        host, name = self._host, replica.name
+        node, name = self._node, replica.name
         unseen = record.unseen(replica.epoch, replica.vector)
-        batch = host.ledger.batch
+        batch = node.ledger.batch
         batch.spaces = [row for row in batch.spaces if row[0] != replica.id]  # it may have been made in this very turn
-        if record.exists and record.admits(host.identity.node):
+        if record.exists and record.admits(node.identity.node):
             reason = f"the space {name} was dropped and begins anew"
         elif record.exists:
-            reason = f"the space {name} is no longer on this node; it is on {where(host, record.nodes)}"
+            reason = f"the space {name} is no longer on this node; it is on {self._fleet.where(record.nodes)}"
         else:
             reason = f"the space {name} was dropped"
-        host.log("space_archived", space=name, epoch=replica.epoch, reason=reason, unseen_changes=unseen)
-        host.desk.space_closed(name, reason, is_gone=not (record.exists and record.admits(host.identity.node)))
-        host.sync.space_closed(replica)
-        host.close_replica(replica)
+        node.log("space_archived", space=name, epoch=replica.epoch, reason=reason, unseen_changes=unseen)
+        self._close_replica(replica, reason, not (record.exists and record.admits(node.identity.node)))
         self.archives.add(replica, unseen)
         if unseen:
             self.archives.report_unseen(replica, unseen)

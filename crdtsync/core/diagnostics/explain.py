@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.agents.space_requests import find_replica
-from crdtsync.core.cluster.node_names import where
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.diagnostics.explain_reasons import FINDERS
-from crdtsync.core.diagnostics.explain_subject import Here, Host, Item, arrival, holders, reason
+from crdtsync.core.diagnostics.explain_subject import Here, Item, arrival, holders, reason
 from crdtsync.core.diagnostics.remote_lag import knowing_far
 from crdtsync.core.history.query import rows_of_key
 from crdtsync.core.history.removal_reason import RemovalReason
@@ -28,8 +27,8 @@ from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
     from crdtsync.core.kinds.base import Sibling
+    from crdtsync.core.node import Node
 
 VALUES_SHOWN_MAX = 6
 """Concurrent values that are told one by one."""
@@ -38,7 +37,7 @@ REASONS_MAX = 12
 """In one explanation."""
 
 
-def explain(host: Host, agent: Agent, space: str, key: object) -> Item:
+def explain(node: Node, agent: Agent, space: str, key: object) -> Item:
     """All that this node can say about a key. Reading it does not count as reading the key.
 
     :raises InvalidRequest: not a key.
@@ -47,24 +46,24 @@ def explain(host: Host, agent: Agent, space: str, key: object) -> Item:
     if fault is not None:
         raise InvalidRequest(f"the key {shown(key)} {fault}")
     assert isinstance(key, str)
-    answer: Item = {"space": space, "key": key, "node": host.identity.name}
+    answer: Item = {"space": space, "key": key, "node": node.identity.name}
     empty: Item = {"values": [], "values_total": 0, "policy": None, "removed": None}
     try:
-        replica = find_replica(host, space, agent)
+        replica = find_replica(node.desk, space, agent)
     except UnknownSpace as error:
-        record = host.spaces.record(space)
+        record = node.spaces.record(space)
         is_elsewhere = record is not None and record.exists
         return {
             **answer,
             "state": "elsewhere" if is_elsewhere else "no_space",
             "summary": error.message,
             **empty,
-            "reasons": [reason("space_elsewhere" if is_elsewhere else "no_space", _where_from(host, space))],
+            "reasons": [reason("space_elsewhere" if is_elsewhere else "no_space", _where_from(node, space))],
         }
     here = Here(
-        host,
+        node,
         replica,
-        Reader(replica, host.storage, host.now_ms, replica.node_of, host.guard.limit_of(agent, replica.name)),
+        Reader(replica, node.storage, node.now_ms, replica.node_of, node.guard.limit_of(agent, replica.name)),
         key,
     )
     state, summary, found = _state(here)
@@ -72,11 +71,11 @@ def explain(host: Host, agent: Agent, space: str, key: object) -> Item:
     return {**answer, "state": state, "summary": summary, **empty, **found, "reasons": reasons[:REASONS_MAX]}
 
 
-def _where_from(host: Host, space: str) -> str:
-    record = host.spaces.record(space)
+def _where_from(node: Node, space: str) -> str:
+    record = node.spaces.record(space)
     if record is None or not record.exists:
         return "nobody has made it, as far as this node knows, or it was dropped: crdtsync space list shows all"
-    return f"nothing of it ever comes to this node: ask on {where(host, record.nodes or ())}"
+    return f"nothing of it ever comes to this node: ask on {node.fleet.where(record.nodes or ())}"
 
 
 # -- what there is -------------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ def _where_from(host: Host, space: str) -> str:
 
 def _state(here: Here) -> tuple[str, str, Item]:
     """A word, a sentence and details about what this node holds of the key."""
-    live = here.replica.entries.live(here.key, here.host.now_ms)
+    live = here.replica.entries.live(here.key, here.node.now_ms)
     groups = siblings(here.replica.entries, live)
     if groups:
         return _present(here, groups)
@@ -184,23 +183,22 @@ HIDDEN = "there is an alarm about this space; who may not read all of the space 
 Handler = Callable[[Any, int, Mapping[str, Any]], object]
 
 
-def explain_request(desk: Desk) -> Handler:
+def explain_request(node: Node) -> Handler:
     """The handler of ``explain``."""
-    host = desk.host
 
     def answer(agent: Agent, request: int, args: Mapping[str, Any]) -> object:
         space = args.get("space", agent.space)
         if type(space) is not str:
             raise InvalidRequest("space must be the name of a space")
-        if not host.guard.sees(agent, space):  # as of everything else, so that nobody learns of spaces by asking
-            raise host.guard.missing(agent, space)
-        spaces = [space] if space in host.replicas else []
-        return knowing_far(desk, agent, request, spaces, lambda: told(agent, space, args))
+        if not node.guard.sees(agent, space):  # as of everything else, so that nobody learns of spaces by asking
+            raise node.guard.missing(agent, space)
+        spaces = [space] if space in node.replicas else []
+        return knowing_far(node, agent, request, spaces, lambda: told(agent, space, args))
 
     def told(agent: Agent, space: str, args: Mapping[str, Any]) -> Item:
-        host.guard.check(agent, "explain", args)  # once more: it may have waited
-        found = explain(host, agent, space, args.get("key"))
-        if not host.guard.sees_all_of(agent, space):
+        node.guard.check(agent, "explain", args)  # once more: it may have waited
+        found = explain(node, agent, space, args.get("key"))
+        if not node.guard.sees_all_of(agent, space):
             for each in found["reasons"]:  # an alarm may name keys that this agent is not to know of
                 each["message"] = HIDDEN if "alarm" in each else each["message"]
         return found

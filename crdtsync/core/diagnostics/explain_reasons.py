@@ -76,7 +76,7 @@ def _writer_name(here: Here, writer: Writer, change: Change | None = None) -> st
 
 def _who_has(here: Here, vector: VersionVector) -> str:
     """Which nodes are known to have what is lacking, in words."""
-    having = [peer for peer in here.host.sync.peers.values() if _has(peer, here.replica.name, vector)]
+    having = [peer for peer in here.node.sync.peers.values() if _has(peer, here.replica.name, vector)]
     connected = sorted(peer.name for peer in having if peer.link is not None)
     if connected:
         return f"{names(connected)} {_has_verb(connected)} it and {_is_verb(connected)} connected"
@@ -102,8 +102,8 @@ def _is_verb(nodes: list[str]) -> str:
 
 
 def _no_room(here: Here) -> Iterable[Item]:
-    if here.host.read_only:
-        yield reason("no_space", f"changes of other nodes are not taken in now: {here.host.read_only}")
+    if here.node.read_only:
+        yield reason("no_space", f"changes of other nodes are not taken in now: {here.node.read_only}")
 
 
 def _alarms(here: Here) -> Iterable[Item]:
@@ -111,10 +111,10 @@ def _alarms(here: Here) -> Iterable[Item]:
     is_told = any(True for _ in _at_the_gate(here))  # what keeps a change of this very key is known
     of_node = [
         alarm
-        for alarm in here.host.alarms.of("")
+        for alarm in here.node.alarms.of("")
         if alarm.code in NODE_ALARMS - ({"quarantined"} if is_told else set())
     ]
-    found = [*here.host.alarms.of(here.replica.name), *of_node]
+    found = [*here.node.alarms.of(here.replica.name), *of_node]
     for alarm in [alarm for alarm in found if alarm.concerns(here.key)]:
         code = alarm.code if alarm.code not in QUARANTINES else "quarantine"
         yield reason(code, alarm.message, alarm=alarm.code, since=alarm.since_ms)
@@ -129,7 +129,7 @@ QUARANTINES = frozenset({"edit_skipped", "quarantined"})
 def _stopped(here: Here) -> Iterable[Item]:
     stopped = [
         peer.name
-        for peer in here.host.sync.peers.values()
+        for peer in here.node.sync.peers.values()
         if peer.link is not None and (link := peer.link.spaces.get(here.replica.name)) is not None and link.stopped
     ]
     if stopped:
@@ -137,8 +137,8 @@ def _stopped(here: Here) -> Iterable[Item]:
 
 
 def _snapshot(here: Here) -> Iterable[Item]:
-    for peer in here.host.sync.peers.values():
-        found = None if peer.link is None else here.host.sync.transfers.progress(peer.link)
+    for peer in here.node.sync.peers.values():
+        found = None if peer.link is None else here.node.sync.transfers.progress(peer.link)
         if found is not None and found["direction"] == "in" and found["space"] == here.replica.name:
             of = f" of about {found['parts']}" if found["parts"] else ""
             yield reason(
@@ -157,9 +157,9 @@ def _lag(here: Here) -> Iterable[Item]:
     ):
         found: list[str] = []
         most = 0
-        for peer in here.host.sync.peers.values():
+        for peer in here.node.sync.peers.values():
             lacking = missing(vector, peer.acked.get(name, {}))
-            if lacking and (peer.link is not None) == is_linked and here.host.spaces.may_hold(name, peer.node):
+            if lacking and (peer.link is not None) == is_linked and here.node.spaces.may_hold(name, peer.node):
                 found.append(peer.name)
                 most = max(most, lacking)
         if found:
@@ -170,8 +170,8 @@ def _lag(here: Here) -> Iterable[Item]:
 
 def _cut_off(here: Here) -> Iterable[Item]:
     """Nodes that may hold the space and are not connected may have written whatever they like."""
-    _, met = here.host.spaces.holders([here.replica.name]).counted()
-    live = here.host.sync.live_nodes()
+    _, met = here.node.spaces.holders([here.replica.name]).counted()
+    live = here.node.sync.live_nodes()
     gone = sorted((peer for peer in met() if peer.node not in live), key=lambda peer: (peer.last_seen_ms, peer.name))
     if gone:
         who = [peer.name for peer in gone]
@@ -184,7 +184,7 @@ def _cut_off(here: Here) -> Iterable[Item]:
             + (f" ({error})" if error else ""),
             nodes=[{"name": peer.name, "last_seen": peer.last_seen_ms or None} for peer in gone[:20]],
         )
-    unheard = [dial for dial in here.host.sync.dials.values() if not dial.node]
+    unheard = [dial for dial in here.node.sync.dials.values() if not dial.node]
     if unheard and not gone:
         urls = names(sorted(dial.url for dial in unheard))
         yield reason("cut", f"nobody has answered yet at {urls}: what is written there cannot be known here")
@@ -192,15 +192,15 @@ def _cut_off(here: Here) -> Iterable[Item]:
 
 def _silent(here: Here) -> Iterable[Item]:
     """Peers that stand as connected and do not answer: it takes a while until a connection is given up."""
-    now_s = here.host.now_s
+    now_s = here.node.now_s
     found = [
         (peer, silent_s)
-        for peer in here.host.sync.peers.values()
+        for peer in here.node.sync.peers.values()
         if peer.link is not None
         and peer.link.probe_sent_s is not None
         and now_s - peer.link.probe_sent_s >= SILENT_S
         and (silent_s := _silent_s(here, peer)) >= SILENT_S
-        and here.host.spaces.may_hold(here.replica.name, peer.node)
+        and here.node.spaces.may_hold(here.replica.name, peer.node)
     ]
     if found:
         who = names(sorted(peer.name for peer, _ in found))
@@ -215,23 +215,23 @@ def _silent(here: Here) -> Iterable[Item]:
 
 def _silent_s(here: Here, peer: Peer) -> float:
     """For how long nothing has come from a peer that is connected."""
-    return max(0.0, (here.host.now_ms - peer.last_seen_ms) / 1000)
+    return max(0.0, (here.node.now_ms - peer.last_seen_ms) / 1000)
 
 
 def _alone(here: Here) -> Iterable[Item]:
-    sync = here.host.sync
-    if not sync.peers and not sync.dials and here.host.fleet.counted()[0] <= 1:
+    sync = here.node.sync
+    if not sync.peers and not sync.dials and here.node.fleet.counted()[0] <= 1:
         yield reason("alone", "this node knows of no other: there is nobody that it could lack anything of")
 
 
 def _unsent(here: Here) -> Iterable[Item]:
     """Which nodes do not have yet what is shown here."""
-    live = here.replica.entries.live(here.key, here.host.now_ms)
+    live = here.replica.entries.live(here.key, here.node.now_ms)
     if not live:
         return
     _, lacking = holders(here, live[-1].dot)
     if lacking:
-        peers = [peer for peer in here.host.sync.peers.values() if peer.name in lacking and peer.link is not None]
+        peers = [peer for peer in here.node.sync.peers.values() if peer.name in lacking and peer.link is not None]
         silent = {peer.name: silent_s for peer in peers if (silent_s := _silent_s(here, peer)) >= SILENT_S}
         since = f"; nothing was heard of {names(sorted(silent))} for {min(silent.values()):.0f} s" if silent else ""
         yield reason(

@@ -16,40 +16,38 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
     from crdtsync.core.kinds.arguments import Arguments
+    from crdtsync.core.node import Node
 
 FAR_WAIT_S = 1.0
 """How long far nodes are waited for: an answer takes some 50 ms for each connection on its way."""
 
 
-def status_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
+def status_request(node: Node) -> Callable[[Agent, int, Arguments], object]:
     """The handler of ``status``; with ``far`` it knows the lag of far nodes."""
 
     def answer(agent: Agent, request: int, args: Arguments) -> object:
-        host = desk.host
-
         def status() -> object:
-            return host.status(agent, args.get("reserved") is True)
+            return node.status(agent, args.get("reserved") is True)
 
         if args.get("far") is not True:
             return status()
-        shown = [name for name in host.replicas if name != CLUSTER_SPACE and host.guard.sees_all_of(agent, name)]
-        return knowing_far(desk, agent, request, shown, status)
+        shown = [name for name in node.replicas if name != CLUSTER_SPACE and node.guard.sees_all_of(agent, name)]
+        return knowing_far(node, agent, request, shown, status)
 
     return answer
 
 
-def knowing_far(desk: Desk, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]) -> object:
+def knowing_far(node: Node, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]) -> object:
     """What ``answer`` returns, once far nodes have said how far they are in these spaces, or have not in time."""
-    host, mesh = desk.host, desk.host.sync.mesh
-    far = [node for node, route in mesh.routes.by_node().items() if route.hops > 1]
-    wanted: dict[str, VersionVector] = {name: dict(host.replicas[name].vector) for name in spaces if far}
-    asked = mesh.ask_whole(wanted, host.now_s)
-    missing = {(name, node) for name in asked for node in far if host.spaces.may_hold(name, node)}
+    mesh = node.sync.mesh
+    far = [other for other, route in mesh.routes.by_node().items() if route.hops > 1]
+    wanted: dict[str, VersionVector] = {name: dict(node.replicas[name].vector) for name in spaces if far}
+    asked = mesh.ask_whole(wanted, node.now_s)
+    missing = {(name, other) for name in asked for other in far if node.spaces.may_hold(name, other)}
 
     def check() -> object | None:
-        missing.difference_update([one for one in missing if mesh.knows(*one, host.now_s)])
+        missing.difference_update([one for one in missing if mesh.knows(*one, node.now_s)])
         return None if missing else Done(answer())
 
     def expire() -> object:
@@ -60,5 +58,5 @@ def knowing_far(desk: Desk, agent: Agent, request: int, spaces: Iterable[str], a
 
     if check() is not None:
         return answer()
-    desk.park(agent, request, host.now_s + FAR_WAIT_S, {}, check, expire).stands = True
+    node.desk.park(agent, request, node.now_s + FAR_WAIT_S, {}, check, expire).stands = True
     return LATER

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections import OrderedDict  # what is first in a dict costs a look at all that went before it
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import CONFLICT_UNRESOLVED
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.timer_heap import Timeline
-from crdtsync.core.identity import Identity
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
-from crdtsync.core.peers.resolver_gossip import Ahead, ResolverNews
+from crdtsync.core.peers.resolver_gossip import Ahead
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.resolvers.backoff import Backoff
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.patterns import Pattern
 
 if TYPE_CHECKING:
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.resolvers.registry import Resolver
+    from crdtsync.core.sync.protocol import Sync
 
 PENDING_MAX = 100_000
 """Conflicts kept in mind, of a space. Those beyond are found once half of these are settled."""
@@ -52,26 +52,6 @@ UNRESOLVED_S = 300.0
 """How old a conflict may get that a resolver is there for, before an alarm says so."""
 UNRESOLVED_ALARMS_MAX = 100
 """Keys of a space whose old conflict has an alarm."""
-
-
-class Members(Protocol):
-    """Who else there is."""
-
-    resolver_news: ResolverNews
-
-
-class Host(Protocol):
-    """What a queue needs of its node."""
-
-    identity: Identity
-    replicas: dict[str, Replica]
-    alarms: Alarms
-    now_ms: int
-    now_s: float
-
-    @property
-    def sync(self) -> Members:
-        """The other nodes."""
 
 
 class PendingConflict:
@@ -104,9 +84,10 @@ class ConflictQueue:
     asked about each by now; 0: none of them can settle it.
     """
 
-    def __init__(self, host: Host, space: str, begin_s: float) -> None:
+    def __init__(self, node: NodeContext, sync: Sync, space: str, begin_s: float) -> None:
         """``begin_s``: nobody is asked before that."""
-        self._host = host
+        self._node = node
+        self._sync = sync
         self._space = space
         self._begin_s = begin_s
         self._groups: dict[Pattern, list[Resolver]] = {}
@@ -116,7 +97,7 @@ class ConflictQueue:
         self._waiting: dict[Pattern, OrderedDict[str, None]] = {}
         self._times: Timeline[str] = Timeline()
         self._progress_s: dict[str, float] = {}
-        self._backoff = Backoff(host.identity.node, space, host.alarms)
+        self._backoff = Backoff(node.identity.node, space, node.alarms)
         self._alarmed: set[str] = set()
         self._is_over = False
         self._is_changed = False
@@ -124,7 +105,7 @@ class ConflictQueue:
 
     @property
     def _replica(self) -> Replica:
-        return self._host.replicas[self._space]
+        return self._node.replicas[self._space]
 
     # -- resolvers ---------------------------------------------------------------------------------------------
 
@@ -177,11 +158,11 @@ class ConflictQueue:
             answered = {op.key for op in change.ops if op.attrs and op.attrs.get(RESOLVED_ATTR)}
             for key in filter(self._matching, answered):
                 removed = [entry for effect in item.effects if effect.op.key == key for entry in effect.removed]
-                self._backoff.answered(key, change, removed, self._host.now_s)
+                self._backoff.answered(key, change, removed, self._node.now_s)
             if answered:
                 origin = replica.origins.get(change.writer)
-                if origin is not None and origin[0] != self._host.identity.node:
-                    self._progress_s[origin[0]] = self._host.now_s
+                if origin is not None and origin[0] != self._node.identity.node:
+                    self._progress_s[origin[0]] = self._node.now_s
 
     def touched(self, keys: Iterable[str]) -> None:
         """These keys have changed."""
@@ -225,7 +206,7 @@ class ConflictQueue:
 
     def look(self) -> None:
         """Look at a slice of the keys that something has changed for."""
-        now_s = self._host.now_s
+        now_s = self._node.now_s
         while (key := self._times.take(now_s)) is not None:
             self._todo[key] = None
         for _ in range(min(LOOK_KEYS_MAX, len(self._todo))):
@@ -257,8 +238,8 @@ class ConflictQueue:
         return sorted(found, key=lambda pattern: pattern.rank) if len(found) > 1 else found
 
     def _look(self, key: str) -> None:
-        replica, now_s = self._replica, self._host.now_s
-        live = replica.entries.live(key, self._host.now_ms)
+        replica, now_s = self._replica, self._node.now_s
+        live = replica.entries.live(key, self._node.now_ms)
         matching = self._matching(key) if is_conflict(replica.entries, live) else []
         pending = self._pending.get(key)
         if not matching:
@@ -280,15 +261,15 @@ class ConflictQueue:
     def _news(self, key: str, pending: PendingConflict, dots: frozenset[Dot]) -> None:
         """The conflict is another one than it was."""
         if pending.dots and not pending.dots <= dots:
-            pending.since_s = self._host.now_s  # not only grown: somebody is at work
+            pending.since_s = self._node.now_s  # not only grown: somebody is at work
         pending.dots = dots
         pending.failed.clear()
         pending.attempts, pending.retry_s = 0, 0.0
-        pending.hold_s = self._backoff.hold_s(key, dots, self._host.now_s)
+        pending.hold_s = self._backoff.hold_s(key, dots, self._node.now_s)
 
     def _plan(self, key: str, pending: PendingConflict, matching: list[Pattern]) -> None:
         """Who is to be asked, and when."""
-        now_s = self._host.now_s
+        now_s = self._node.now_s
         for waiting in self._waiting.values():
             waiting.pop(key, None)
         due: list[float] = []
@@ -330,10 +311,10 @@ class ConflictQueue:
 
     def _turn_s(self, key: str, pending: PendingConflict) -> float:
         """When it is this node's turn: those ahead of it have so long to settle it."""
-        ahead = self._host.sync.resolver_news.ahead(self._space, key)
+        ahead = self._sync.resolver_news.ahead(self._space, key)
         if ahead != pending.ahead:
             pending.ahead = ahead
-            pending.since_s = self._host.now_s  # whoever is next by now has all of its time before it
+            pending.since_s = self._node.now_s  # whoever is next by now has all of its time before it
         if not ahead:
             return 0.0
         wait_s = sum(one.takeover_s + GRACE_S for one in ahead)
@@ -355,11 +336,11 @@ class ConflictQueue:
         old_s = pending.first_s + UNRESOLVED_S
         if key in self._alarmed or len(self._alarmed) >= UNRESOLVED_ALARMS_MAX:
             return
-        if self._host.now_s < old_s:
+        if self._node.now_s < old_s:
             due.append(old_s)
             return
         self._alarmed.add(key)
-        self._host.alarms.raise_once(
+        self._node.alarms.raise_once(
             CONFLICT_UNRESOLVED,
             self._scope(key),
             f"space {self._space}: {key!r} has had several values for {UNRESOLVED_S / 60:.0f} minutes, and no resolver "
@@ -369,14 +350,14 @@ class ConflictQueue:
     def _settle(self, key: str) -> None:
         """There is no conflict any more, or nobody for it."""
         self._pending.pop(key).asked = None
-        self._backoff.settled(key, self._host.now_s)
+        self._backoff.settled(key, self._node.now_s)
         for waiting in self._waiting.values():
             waiting.pop(key, None)
         self._times.discard(key)
         self._handle(key, None)
         if key in self._alarmed:
             self._alarmed.discard(key)
-            self._host.alarms.clear(CONFLICT_UNRESOLVED, self._scope(key))
+            self._node.alarms.clear(CONFLICT_UNRESOLVED, self._scope(key))
 
     def _scope(self, key: str) -> str:
         return f"{self._space} {key}"
@@ -414,7 +395,7 @@ class ConflictQueue:
     def _ask(self, resolver: Resolver, key: str) -> dict[str, Any] | None:
         """The event that asks; None: it turns out that there is nothing to ask."""
         replica, pending = self._replica, self._pending[key]
-        live = replica.entries.live(key, self._host.now_ms)
+        live = replica.entries.live(key, self._node.now_ms)
         if frozenset(entry.dot for entry in live) != pending.dots:
             self._look(key)  # something has expired
             if key in self._pending:
@@ -422,8 +403,8 @@ class ConflictQueue:
                 self._waiting.get(resolver.pattern, OrderedDict()).pop(key, None)
             return None
         del self._waiting[resolver.pattern][key]
-        pending.asked, pending.asked_dots, pending.asked_s = resolver, pending.dots, self._host.now_s
-        self._times.add(key, self._host.now_s + TELL_ASKING_S)
+        pending.asked, pending.asked_dots, pending.asked_s = resolver, pending.dots, self._node.now_s
+        self._times.add(key, self._node.now_s + TELL_ASKING_S)
         return {"event": "conflict", **_described(replica, key, live)}
 
 

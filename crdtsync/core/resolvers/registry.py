@@ -12,16 +12,12 @@ of other nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.alarm_catalogue import RESOLVER_FAILED
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.timer_heap import Timeline
-from crdtsync.core.identity import Identity
 from crdtsync.core.kinds.arguments import Arguments
-from crdtsync.core.peers.peer_state import Peer
-from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, ConflictQueue
 from crdtsync.errors import InvalidRequest, QuotaExceeded
@@ -38,6 +34,8 @@ from crdtsync.wire.peer.resolvers import (
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.sync.protocol import Sync
 
 RESOLVER_TAKEOVER_MS = 30_000
 """How long a resolver may take over one conflict before another is asked, unless it says otherwise."""
@@ -46,31 +44,6 @@ RESOLVERS_PER_AGENT_MAX = 100
 TURN_BYTES_MAX = 4 * 1024 * 1024
 """Of the conflicts that resolvers are shown in one turn."""
 REASON_CHARS_MAX = 300
-
-
-class Members(Protocol):
-    """Who else there is."""
-
-    resolver_news: ResolverNews
-    peers: dict[str, Peer]
-
-
-class Host(Protocol):
-    """What resolvers need of their node."""
-
-    identity: Identity
-    replicas: dict[str, Replica]
-    alarms: Alarms
-    now_ms: int
-    now_s: float
-    read_only: str
-
-    @property
-    def sync(self) -> Members:
-        """The other nodes."""
-
-    def tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
-        """Send events to an agent; how many bytes that is."""
 
 
 class Resolver:
@@ -110,11 +83,16 @@ class Resolver:
 
 
 class Registry:
-    """All resolvers of a node. :meth:`run` is called in every turn, and when :meth:`deadline_s` has come."""
+    """All resolvers of a node. :meth:`run` is called in every turn, and when :meth:`deadline_s` has come.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._begin_s = host.now_s + START_GRACE_S if host.sync.peers else 0.0
+    ``tell`` sends events to an agent: its connection, its request, and they; it returns how many bytes that is.
+    """
+
+    def __init__(self, node: NodeContext, sync: Sync, tell: Callable[[int, int, list[dict[str, Any]]], int]) -> None:
+        self._tell = tell
+        self._node = node
+        self._sync = sync
+        self._begin_s = node.now_s + START_GRACE_S if sync.peers else 0.0
         self._by_conn: dict[int, dict[int, Resolver]] = {}
         self._queues: dict[str, ConflictQueue] = {}
         self._deadlines: Timeline[Resolver] = Timeline()
@@ -157,7 +135,7 @@ class Registry:
         self._by_conn.setdefault(agent.conn, {})[request] = resolver
         queue = self._queues.get(replica.name)
         if queue is None:
-            queue = self._queues[replica.name] = ConflictQueue(self._host, replica.name, self._begin_s)
+            queue = self._queues[replica.name] = ConflictQueue(self._node, self._sync, replica.name, self._begin_s)
         queue.add(resolver)
         self._is_changed = True
         return {"pattern": pattern.text, "takeover": takeover_ms}
@@ -184,7 +162,7 @@ class Registry:
             error = "it said to be done and the conflict is there as it was"
         if error is None:
             resolver.answered += 1
-            self._host.alarms.clear(RESOLVER_FAILED, _scope(resolver))
+            self._node.alarms.clear(RESOLVER_FAILED, _scope(resolver))
         else:
             self._failed(resolver, resolver_key, error[:REASON_CHARS_MAX])
         return {"settled": settled}
@@ -203,7 +181,7 @@ class Registry:
                 queue.close()
                 del self._queues[resolver.space]
             if not any(_scope(one) == _scope(resolver) for one in self):
-                self._host.alarms.clear(RESOLVER_FAILED, _scope(resolver))
+                self._node.alarms.clear(RESOLVER_FAILED, _scope(resolver))
             self._is_changed = True
         if not of_conn:
             self._by_conn.pop(conn, None)
@@ -257,8 +235,8 @@ class Registry:
 
     def run(self) -> None:
         """Look at what has changed, ask who is to be asked, and tell the peers."""
-        host, news = self._host, self._host.sync.resolver_news
-        is_other = news.refresh(host.now_s)
+        node, news = self._node, self._sync.resolver_news
+        is_other = news.refresh(node.now_s)
         if self._queues:
             self._expire()
             for _, queue in sorted(self._queues.items()):
@@ -266,21 +244,21 @@ class Registry:
                     queue.recheck()
                 queue.look()
                 self._is_changed |= queue.take_changed()
-            if not host.read_only:
+            if not node.read_only:
                 self._serve()
         if self._is_changed:
             self._is_changed = False
             news.set_own(self._own())
-        news.tell(host.now_s)
+        news.tell(node.now_s)
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` has something to do by itself."""
-        due = [self._deadlines.next_due(), self._host.sync.resolver_news.deadline_s()]
-        due += [queue.deadline_s(self._host.now_s, not self._host.read_only) for queue in self._queues.values()]
+        due = [self._deadlines.next_due(), self._sync.resolver_news.deadline_s()]
+        due += [queue.deadline_s(self._node.now_s, not self._node.read_only) for queue in self._queues.values()]
         return min((moment for moment in due if moment is not None), default=None)
 
     def _expire(self) -> None:
-        while (resolver := self._deadlines.take(self._host.now_s)) is not None:
+        while (resolver := self._deadlines.take(self._node.now_s)) is not None:
             assert resolver.key is not None
             resolver.is_stuck = self._is_changed = True
             queue = self._queues[resolver.space]
@@ -291,7 +269,7 @@ class Registry:
     def _failed(self, resolver: Resolver, key: str, why: str) -> None:
         resolver.failed += 1
         self._queues[resolver.space].failed(resolver, key)
-        alarms, text = self._host.alarms, resolver.pattern.text
+        alarms, text = self._node.alarms, resolver.pattern.text
         alarms.journal("resolver_failed", space=resolver.space, pattern=text, agent=resolver.agent, key=key, reason=why)
         alarms.raise_once(
             RESOLVER_FAILED,
@@ -307,8 +285,8 @@ class Registry:
                 resolver.turn, resolver.key = self._turns, key
                 resolver.asked += 1
                 self._unsent.append(resolver)
-                self._deadlines.add(resolver, self._host.now_s + resolver.takeover_ms / 1000)
-                size_bytes += self._host.tell_agent(resolver.conn, resolver.request, [event])
+                self._deadlines.add(resolver, self._node.now_s + resolver.takeover_ms / 1000)
+                size_bytes += self._tell(resolver.conn, resolver.request, [event])
                 if size_bytes >= TURN_BYTES_MAX:
                     return
 
@@ -323,7 +301,7 @@ class Registry:
         for name, queue in sorted(self._queues.items()):
             keys += [HandledKey(name, key, asked) for key, asked in queue.handled.items()]
         patterns = tuple(ResolvedPattern(*place, takeover_ms) for place, takeover_ms in sorted(takeovers.items()))
-        return Resolvers(self._host.identity.node, patterns, tuple(keys[:RESOLVERS_KEYS_MAX]))
+        return Resolvers(self._node.identity.node, patterns, tuple(keys[:RESOLVERS_KEYS_MAX]))
 
     # -- status ------------------------------------------------------------------------------------------------
 
@@ -331,7 +309,7 @@ class Registry:
         """The resolvers of this node, then what is known of others."""
         here = [
             {
-                "node": self._host.identity.node,
+                "node": self._node.identity.node,
                 "space": one.space,
                 "pattern": one.pattern.text,
                 "agent": one.agent,
@@ -346,7 +324,7 @@ class Registry:
         unknown = dict.fromkeys(("agent", "state", "waiting", "asked", "answered", "failed"))
         there = [
             {"node": node, "space": space, "pattern": pattern, **unknown}
-            for node, known in sorted(self._host.sync.resolver_news.nodes.items())
+            for node, known in sorted(self._sync.resolver_news.nodes.items())
             for space, pattern, _ in known.message.patterns
         ]
         return here + there

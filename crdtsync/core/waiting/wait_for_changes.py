@@ -30,22 +30,22 @@ def later(
 
     Who asks for the change of a writer that nobody knows waits for a moment only, for it may be on its way.
     """
-    host, name = desk.host, replica.name
-    deadline_s = host.now_s + timeout_ms(args) / 1000
+    node, name = desk.node, replica.name
+    deadline_s = node.now_s + timeout_ms(args) / 1000
 
     def here() -> Replica:
-        return host.replicas.get(name, replica)
+        return node.replicas.get(name, replica)
 
     def is_vain() -> bool:
-        return is_unheard(here(), vector, host.spaces.holders([name]), host.sync)
+        return is_unheard(here(), vector, desk.spaces.holders([name]), desk.sync)
 
     def park(end_s: float) -> object:
         desk.park(agent, request, end_s, {name: vector}, lambda: Done(then()), expire).stands = True
         return LATER
 
     def expire() -> object:
-        if (vain := is_vain()) or host.now_s >= deadline_s:
-            return not_here(here(), vector, host.sync.peers.values(), desk.identity.name, is_vain=vain)
+        if (vain := is_vain()) or node.now_s >= deadline_s:
+            return not_here(here(), vector, desk.sync.peers.values(), node.identity.name, is_vain=vain)
         return park(deadline_s)
 
-    return park(min(deadline_s, host.now_s + UNHEARD_WAIT_S) if is_vain() else deadline_s)
+    return park(min(deadline_s, node.now_s + UNHEARD_WAIT_S) if is_vain() else deadline_s)

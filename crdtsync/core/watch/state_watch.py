@@ -274,4 +274,4 @@ def confirm(desk: Desk, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
     if not watch.is_behind:
         token = encode_token([(replica.name, replica.epoch, replica.durable_vector())])
     watches.retell_to(watch, keys)
-    return {"token": token, **watches.lag(replica, desk.host.sync.peers.values(), desk.host.now_s)}
+    return {"token": token, **watches.lag(replica, desk.sync.peers.values(), desk.node.now_s)}

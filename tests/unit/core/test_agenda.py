@@ -81,7 +81,8 @@ def test_what_writes_makes_due_what_follows_from_it(node: Host) -> None:
 
 def test_a_part_that_ran_is_due_until_it_says_otherwise() -> None:
     due_s: dict[Part, float | None] = dict.fromkeys(PARTS)
-    agenda = Agenda({part: partial(due_s.get, part) for part in PARTS})
+    agenda = Agenda()
+    agenda.deadlines = {part: partial(due_s.get, part) for part in PARTS}
     assert agenda.soonest_s == 0.0
     due_s[Part.TEXTS] = 7.0
     assert agenda.next_s() == 7.0
@@ -96,7 +97,8 @@ def test_a_part_that_ran_is_due_until_it_says_otherwise() -> None:
 
 
 def test_what_is_due_sooner_than_it_said_tells_so() -> None:
-    agenda = Agenda({Part.RETENTION: lambda: 5.0})
+    agenda = Agenda()
+    agenda.deadlines = {Part.RETENTION: lambda: 5.0}
     assert agenda.next_s() == 5.0
     agenda.at(Part.RETENTION, 6.0)
     assert agenda.soonest_s == 5.0

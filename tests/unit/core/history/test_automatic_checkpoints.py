@@ -10,12 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, Writer, flatten
+from crdtsync.core.background import automatic_checkpoints
 from crdtsync.core.background.automatic_checkpoints import LOOKS_MAX
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.checkpoint_policies import EVERY_MS_MIN, KEEP_MAX, KEEP_MIN, PREFIXES_MAX, policy_of
 from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, Checkpoint, packed_record, record_of
 from crdtsync.core.interface import Now
 from crdtsync.core.replica.replica import Replica
+from crdtsync.core.storage.interface import Storage
 from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import TTL_MS_MAX
@@ -218,11 +220,11 @@ def test_checks_that_take_longer_than_the_next_checkpoint_do_not_pile_up(monkeyp
             def advance(self) -> bool:
                 return False
 
-        def check_of(_replica: Replica, record: Checkpoint, before: Checkpoint | None) -> Endless:
+        def check_of(_replica: Replica, _storage: Storage, record: Checkpoint, before: Checkpoint | None) -> Endless:
             asked.append((record.name, before and before.name))
             return Endless()
 
-        monkeypatch.setattr(host.node, "check_of", check_of)
+        monkeypatch.setattr(automatic_checkpoints, "CheckpointCheck", check_of)
         policy(ann, every=EVERY_MS_MIN)
         for n in range(30):
             ann.set("k", n)

@@ -138,7 +138,7 @@ def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch
 
     monkeypatch.setattr(as_of.Collecting, "_take", taking)
     monkeypatch.setattr(Entry, "digest", property(counted))
-    check = node.node.check_of(node.replica, node.replica.checkpoints.get("c"), None)
+    check = checkpoint_check.CheckpointCheck(node.replica, node.node.storage, node.replica.checkpoints.get("c"), None)
     for _ in range(100):
         before = len(hashed)
         if check.advance():

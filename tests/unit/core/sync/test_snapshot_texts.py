@@ -39,7 +39,7 @@ def forget(machine, key, document=None):
     """Drop a document from disk and memory, as retention does long after its key is gone."""
     replica = machine.replica
     document = document or named_document(replica.entries.held(key)[-1].value)
-    machine.node._ledger.batch.document_drops.append(DocumentDrop(replica.id, *document))
+    machine.node.ledger.batch.document_drops.append(DocumentDrop(replica.id, *document))
     machine.turn()
     machine.restart()
     assert not machine.replica.documents.exists(document)
