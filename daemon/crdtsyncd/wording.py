@@ -50,11 +50,12 @@ def moment(time: str | float | None) -> str | None:
     return time
 
 
-def ago(time: str | None) -> str:
-    """How long ago an RFC 3339 time is; ``never`` for None."""
+def ago(time: datetime | str | None) -> str:
+    """How long ago a time is, perhaps an RFC 3339 one; ``never`` for None."""
     if time is None:
         return "never"
-    return f"{span((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())} ago"
+    then = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return f"{span((datetime.now(UTC) - then).total_seconds())} ago"
 
 
 def round_trip(duration_ms: float | None) -> str:

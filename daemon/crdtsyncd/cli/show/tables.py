@@ -15,6 +15,8 @@ from crdtsync.visible import in_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from crdtsyncd.cli.command import Settings
+
     Cells = Sequence[Sequence[str]]
 
 GAP = "  "
@@ -25,21 +27,42 @@ ALIGNED_WIDTH_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and how to get its cell from a row. A column that folds holds sentences or addresses.
+    """A heading, and how to get its cell from a row; else it is the field of that name, or nothing for None.
 
+    A column that folds holds sentences or addresses.
     ``spare``: on a terminal too narrow for all columns, those with the highest number are left out first; 0: never.
     """
 
     title: str
-    cell: Callable[[Mapping[str, Any]], str]  # Any: an object of the daemon's status
+    cell: Callable[[Mapping[str, Any]], str] | None = None  # Any: an object of the daemon's status
     is_number: bool = False
     folds: bool = False
     spare: int = 0
 
+    def text(self, row: Mapping[str, Any]) -> str:
+        """What stands in it of a row."""
+        if self.cell is not None:
+            return self.cell(row)
+        held = row[self.title.lower()]
+        return "" if held is None else str(held)
+
+
+def show_rows(
+    settings: Settings, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], nothing: str = ""
+) -> None:
+    """Print what a command lists: with ``--json`` an object a line, else as a table; if there is none, ``nothing``."""
+    if settings.json:
+        for row in rows:
+            output.line(output.record(row))
+    elif found := list(rows):
+        show_table(columns, found)
+    elif nothing:
+        output.line(nothing)
+
 
 def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print a table; a column without any content is left out."""
-    cells = [[in_line(column.cell(row)) for column in columns] for row in rows]
+    cells = [[in_line(column.text(row)) for column in columns] for row in rows]
     used = [n for n in range(len(columns)) if any(row[n] for row in cells)]
     shown, kept = _chosen(columns, cells, used)
     if not sys.stdout.isatty():

@@ -215,10 +215,10 @@ def _limit(name: str) -> Column:
 
 
 RULE_COLUMNS = (
-    Column("SPACE", lambda row: str(row["space"])),
-    Column("WHO", lambda row: str(row["who"])),
-    Column("RIGHT", lambda row: str(row["right"])),
-    Column("PATTERN", lambda row: str(row["pattern"]), folds=True),
+    Column("SPACE"),
+    Column("WHO"),
+    Column("RIGHT"),
+    Column("PATTERN", folds=True),
     Column("BY", lambda row: str(row["by"] or "built in")),
     Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
 )

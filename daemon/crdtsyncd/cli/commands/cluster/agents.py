@@ -8,11 +8,10 @@ from typing import Any
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import NAME
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, moment
 
 KEY_FILE_MODE = 0o600
@@ -98,13 +97,7 @@ def list_(settings: Settings) -> None:
         found = client.agent_list()
     for one in found:
         one["time"] = moment(one.get("time"))
-    if settings.json:
-        for one in found:
-            output.line(json_values.dumps(one))
-    elif found:
-        show_table(COLUMNS, found)
-    else:
-        output.line("no agents with keys: crdtsync agent create NAME makes one")
+    show_rows(settings, COLUMNS, found, "no agents with keys: crdtsync agent create NAME makes one")
 
 
 @state_command("revoke")
@@ -124,13 +117,9 @@ def revoke(settings: Settings, name: str) -> None:
     output.result(settings, f"revoked {name}, {fields['ended']} connections ended here", fields)
 
 
-def _attached(row: Any) -> str:  # Any: as Column
-    return str(row["attached"])
-
-
 COLUMNS = (
     Column("AGENT", lambda row: str(row["name"])),
-    Column("ATTACHED", _attached, is_number=True),
+    Column("ATTACHED", is_number=True),
     Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
     Column("MADE BY", lambda row: str(row["by"] or "")),
 )

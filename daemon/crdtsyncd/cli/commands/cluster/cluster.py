@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,7 @@ from crdtsyncd.cli.commands.cluster.fleet import status
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import MEMBER, Duration
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.config.invite_argument import invite_of
 from crdtsyncd.wording import ago, moment
 
@@ -147,13 +147,9 @@ def members(settings: Settings) -> None:
         found = client.cluster_members(timeout=settings.timeout)["members"]
     for member in found:
         member["joined"], member["last_seen"] = moment(member.get("joined")), moment(member.get("last_seen"))
-    if settings.json:
-        for member in found:
-            output.line(output.record(member))
-    elif found:
-        show_table(COLUMNS, found)
-    else:
-        output.line("no cluster: crdtsync cluster init begins one, crdtsync cluster join enters one")
+    show_rows(
+        settings, COLUMNS, found, "no cluster: crdtsync cluster init begins one, crdtsync cluster join enters one"
+    )
 
 
 @state_command("remove")
@@ -219,14 +215,10 @@ def _enter(
         return ask(client, archive)
 
 
-def _name(member: Mapping[str, Any]) -> str:
-    return str(member["name"])
-
-
 COLUMNS = (
-    Column("MEMBER", _name),
+    Column("MEMBER", lambda member: str(member["name"])),
     Column("ID", lambda member: str(member["id"])[:12]),
-    Column("STATE", lambda member: str(member["state"])),
+    Column("STATE"),
     Column(
         "LAST SEEN", lambda member: "" if member["state"] in ("self", "connected") else ago(member.get("last_seen"))
     ),

@@ -8,7 +8,7 @@ from typing import Any
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, moment
 
 from crdtsync.core.alarm_catalogue import alarm_of
@@ -31,11 +31,9 @@ def status(settings: Settings) -> None:
     """
     with connect(settings) as client:
         rows = rows_of(client.status())
+    show_rows(settings, COLUMNS, rows)
     if settings.json:
-        for row in rows:
-            output.line(output.record(row))
         return
-    show_table(COLUMNS, rows)
     raised = [(row["name"], alarm) for row in rows for alarm in row["alarms"] or ()]
     if raised:
         output.line("")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import HELD_SPACE, KEY, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, rfc3339
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w
         made = client.create_space(name, nodes=wanted, private=private)
         if w is not None and made.token is not None:
             client.wait(made.token, w=w)
-    output.result(settings, str(made.token), _plain(asdict(made)))
+    output.result(settings, str(made.token), asdict(made))
 
 
 @state_command("list")
@@ -77,16 +75,7 @@ def list_(settings: Settings, archives: bool) -> None:
     """
     with connect(settings) as client:
         found: Sequence[Any] = client.archives() if archives else client.spaces()
-    rows = [_plain(asdict(row)) for row in found]
-    if settings.json:
-        for row in rows:
-            output.line(
-                json_values.dumps({name: value for name, value in row.items() if name not in ("created", "token")})
-            )
-    elif rows:
-        show_table(ARCHIVE_COLUMNS if archives else SPACE_COLUMNS, rows)
-    else:
-        output.line("no archives")
+    show_rows(settings, ARCHIVE_COLUMNS if archives else SPACE_COLUMNS, map(_listed, found), "no archives")
 
 
 @state_command("drop")
@@ -113,7 +102,7 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     if dropped.archive is not None and not settings.json:
         until = rfc3339(dropped.until) if dropped.until is not None else "?"
         output.warning(f"what this node held of it is in the archive {dropped.archive} until {until}")
-    output.result(settings, text, _plain(asdict(dropped)))
+    output.result(settings, text, asdict(dropped))
 
 
 @state_command("merge")
@@ -143,9 +132,8 @@ def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
         output.line(f"! {key}: {merged.left[key]}" if key in merged.left else f"{marks[key]} {key}")
 
 
-def _plain(fields: Fields) -> Fields:
-    """Times as RFC 3339."""
-    return {name: rfc3339(value) if isinstance(value, datetime) else value for name, value in fields.items()}
+def _listed(found: Any) -> Fields:
+    return {name: value for name, value in asdict(found).items() if name not in ("created", "token")}
 
 
 def _nodes(row: Any) -> str:  # Any: as Column
@@ -154,7 +142,7 @@ def _nodes(row: Any) -> str:  # Any: as Column
 
 SPACE_COLUMNS = (
     Column("SPACE", lambda row: row["name"]),
-    Column("EPOCH", lambda row: str(row["epoch"]), is_number=True),
+    Column("EPOCH", is_number=True),
     Column("HERE", lambda row: "yes" if row["here"] else "no"),
     Column("NODES", _nodes, folds=True),
     Column("MADE BY", lambda row: row["agent"] or ""),
@@ -173,7 +161,7 @@ ARCHIVE_COLUMNS = (
     Column("SIZE", lambda row: "" if row["size_bytes"] is None else byte_size(row["size_bytes"]), is_number=True),
     Column("UNSEEN", lambda row: _figure(row["unseen"]), is_number=True),
     Column("DROPPED", lambda row: ago(row["time"])),
-    Column("UNTIL", lambda row: row["until"]),
+    Column("UNTIL", lambda row: rfc3339(row["until"])),
 )
 
 space.add_command(create)

@@ -17,9 +17,10 @@ from crdtsyncd.cli.shared_options import (
     value_of,
 )
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from crdtsyncd.cli.params import WriteConcernValue
 
@@ -43,32 +44,21 @@ def conflicts(settings: Settings, prefix: str) -> None:
     """
     with connect(settings) as client:
         found = all_conflicts(client, prefix)
-        if settings.json:
-            for entry in found:
-                output.line(output.record(output.entry_fields(entry)))
-        else:
-            _show(found)
+        rows = map(output.entry_fields, found) if settings.json else (row for entry in found for row in _rows(entry))
+        show_rows(settings, COLUMNS, rows, "no conflicts")
 
 
-def _show(entries: Iterable[Entry]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-
-    columns = (
-        Column("KEY", lambda row: row["key"]),
-        Column("POLICY", lambda row: "" if row.get("policy") in (None, "lww") else row["policy"]),
-        Column("DOT", lambda row: row["dot"] or ""),
-        Column("AGENT", lambda row: row["agent"] or ""),
-        Column("NODE", lambda row: row["node"] or ""),
-        Column("TIME", lambda row: row["time"] or ""),
-        Column("SEEN", lambda row: "?" if row["seen"] is None else " ".join(row["seen"]) or "-"),
-        Column("CONFIDENCE", lambda row: "" if row["confidence"] is None else str(row["confidence"])),
-        Column("VALUE", lambda row: json_values.dumps(row["value"]), folds=True),
-    )
-    rows = [row for entry in entries for row in _rows(entry)]
-    if rows:
-        show_table(columns, rows)
-    else:
-        output.line("no conflicts")
+COLUMNS = (
+    Column("KEY"),
+    Column("POLICY", lambda row: "" if row.get("policy") in (None, "lww") else row["policy"]),
+    Column("DOT"),
+    Column("AGENT"),
+    Column("NODE"),
+    Column("TIME"),
+    Column("SEEN", lambda row: "?" if row["seen"] is None else " ".join(row["seen"]) or "-"),
+    Column("CONFIDENCE"),
+    Column("VALUE", lambda row: json_values.dumps(row["value"]), folds=True),
+)
 
 
 def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have it

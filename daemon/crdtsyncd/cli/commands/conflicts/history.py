@@ -11,6 +11,7 @@ from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import rfc3339
 
 if TYPE_CHECKING:
@@ -66,16 +67,13 @@ def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lo
     with connect(settings) as client:
         where: dict[str, Any] = {"prefix": key} if is_prefix else {"key": key}
         found = client.history(**where, last=last, lost=lost)
-    if settings.json:
-        for value in found:
-            output.line(output.record(fields_of(value)))
-    elif found:
-        _show(found, is_prefix)
     if not found and not is_prefix and not lost:
         since = "" if found.is_complete else f" since {_since(found)}"
         raise absent(f"{key!r} has no history here{since}{_instead(key)}")
+    rows = map(fields_of, found) if settings.json else [_row(value, is_prefix) for value in found]
+    show_rows(settings, COLUMNS, rows, "nothing was lost" if lost else "")
     if not settings.json:
-        _note(found, lost)
+        _note(found)
 
 
 def _instead(key: str) -> str:
@@ -98,29 +96,17 @@ def fields_of(value: PastValue) -> dict[str, object]:
     return fields | ({"is_cut": True} if value.is_cut else {})
 
 
-def _show(found: History, is_prefix: bool) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-
-    columns = [
-        Column("TIME", lambda row: row["time"]),
-        Column("KEY", lambda row: row["key"] if is_prefix else ""),
-        Column("OP", lambda row: row["op"]),
-        Column("AGENT", lambda row: row["agent"]),
-        Column("NODE", lambda row: row["node"]),
-        Column("FATE", lambda row: row["fate"]),
-        Column("BY", lambda row: row["by"]),
-        Column("DOT", lambda row: row["dot"]),
-        Column("SEEN", lambda row: row["seen"]),
-        Column("VALUE", lambda row: row["value"], folds=True),
-    ]
-    show_table(columns, [_row(value) for value in found])
+COLUMNS = (
+    *map(Column, ("TIME", "KEY", "OP", "AGENT", "NODE", "FATE", "BY", "DOT", "SEEN")),
+    Column("VALUE", folds=True),
+)
 
 
-def _row(value: PastValue) -> dict[str, str]:
+def _row(value: PastValue, is_prefix: bool) -> dict[str, str]:
     by = value.removed_by
     return {
         "time": "" if value.time is None else rfc3339(value.time),
-        "key": value.key,
+        "key": value.key if is_prefix else "",
         "op": value.op,
         "agent": value.agent,
         "node": value.node,
@@ -153,9 +139,7 @@ def _since(found: History) -> str:
     return "some time" if found.since is None else rfc3339(found.since)
 
 
-def _note(found: History, lost: bool) -> None:
-    if not found and lost:
-        output.line("nothing was lost")
+def _note(found: History) -> None:
     oldest = found[-1].time if found else None
     reaches_cut = not found.has_more or found.since is None or oldest is None or oldest < found.since
     if not found.is_complete and reaches_cut:

@@ -11,6 +11,8 @@ from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
+from crdtsyncd.wording import ago
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
@@ -55,11 +57,7 @@ def purge(settings: Settings, pattern: str | None, show: bool, w: WriteConcernVa
             return
     if pattern is not None and not found:
         raise absent(f"{pattern!r} was not purged")
-    if settings.json:
-        for row in found:
-            output.line(output.record(row))
-    else:
-        _print(found)
+    show_rows(settings, COLUMNS, found, "nothing was purged")
 
 
 def _fields(found: Purge) -> dict[str, Any]:  # Any: as the columns have it
@@ -67,25 +65,17 @@ def _fields(found: Purge) -> dict[str, Any]:  # Any: as the columns have it
     return {name: getattr(found, name) for name in names}
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-    from crdtsyncd.wording import ago, rfc3339
-
-    columns = (
-        Column("PATTERN", lambda row: row["pattern"], folds=True),
-        Column("HERE", lambda row: "done" if row["done"] else "under way"),
-        Column("VALUES", lambda row: _count(row["values"])),
-        Column("CHANGES", lambda row: _count(row["changes"])),
-        Column("TEXTS", lambda row: _count(row["texts"])),
-        Column("AGENT", lambda row: row["agent"] or ""),
-        Column("NODE", lambda row: row["node"] or ""),
-        Column("WHEN", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
-    )
-    if rows:
-        show_table(columns, rows)
-    else:
-        output.line("nothing was purged")
-
-
 def _count(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
+
+
+COLUMNS = (
+    Column("PATTERN", folds=True),
+    Column("HERE", lambda row: "done" if row["done"] else "under way"),
+    Column("VALUES", lambda row: _count(row["values"])),
+    Column("CHANGES", lambda row: _count(row["changes"])),
+    Column("TEXTS", lambda row: _count(row["texts"])),
+    Column("AGENT"),
+    Column("NODE"),
+    Column("WHEN", lambda row: ago(row["time"])),
+)

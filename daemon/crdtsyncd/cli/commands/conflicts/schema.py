@@ -12,6 +12,8 @@ from crdtsyncd.cli.errors import absent, refused_value
 from crdtsyncd.cli.params import FILE, HISTORY_CAP, KEY, SIZE, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option, read_text
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
+from crdtsyncd.wording import ago, byte_size, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,12 +180,7 @@ def show(settings: Settings, pattern: str | None, key: str | None) -> None:
     if wanted is not None and not found:
         what = "nothing applies to" if pattern is None else "nothing is declared for"
         raise absent(f"{what} {wanted!r}: its values are read by the policy lww")
-    rows = [_fields(each) for each in found]
-    if settings.json:
-        for row in rows:
-            output.line(output.record(row))
-    else:
-        _print(rows)
+    show_rows(settings, COLUMNS, map(_fields, found), "no schemas: all keys are read by the policy lww")
 
 
 def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
@@ -199,8 +196,6 @@ def _fields(found: Schema) -> dict[str, Any]:  # Any: as the columns have it
 
 
 def _rules_shown(row: Mapping[str, Any]) -> str:
-    from crdtsyncd.wording import byte_size, span
-
     said = [
         row["kind"],
         row["json_schema"] and "json schema",
@@ -215,32 +210,21 @@ def _rules_shown(row: Mapping[str, Any]) -> str:
 
 
 def _cap_shown(history: Any) -> str:  # Any: as it is stored
-    from crdtsyncd.wording import byte_size, span
-
     if isinstance(history, bool):
         return "" if history else "none"
     return byte_size(history["bytes"]) if "bytes" in history else span(history["age_ms"] / 1000)
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-    from crdtsyncd.wording import ago, rfc3339
-
-    columns = (
-        Column("PATTERN", lambda row: row["pattern"], folds=True),
-        Column("POLICY", lambda row: row["policy"]),
-        Column("LOWER", lambda row: "refused" if row["refuse_lower"] else ""),
-        Column("HISTORY", lambda row: _cap_shown(row["history"])),
-        Column("RULES", _rules_shown, folds=True),
-        Column("AGENT", lambda row: row["agent"] or ""),
-        Column("NODE", lambda row: row["node"] or ""),
-        Column("SET", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
-    )
-    if rows:
-        show_table(columns, rows)
-    else:
-        output.line("no schemas: all keys are read by the policy lww")
-
+COLUMNS = (
+    Column("PATTERN", folds=True),
+    Column("POLICY"),
+    Column("LOWER", lambda row: "refused" if row["refuse_lower"] else ""),
+    Column("HISTORY", lambda row: _cap_shown(row["history"])),
+    Column("RULES", _rules_shown, folds=True),
+    Column("AGENT"),
+    Column("NODE"),
+    Column("SET", lambda row: ago(row["time"])),
+)
 
 for command in (set_, show, check, migrate):
     schema.add_command(command)

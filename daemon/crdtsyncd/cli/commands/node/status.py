@@ -12,7 +12,7 @@ from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import MEMBER
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.tables import Column, show_table
+from crdtsyncd.cli.show.tables import Column, show_rows, show_table
 from crdtsyncd.wording import ago, byte_size, clock_skew, moment, round_trip, span
 
 # Any: the objects of the daemon's status, see docs/reference/command-line.md; a newer daemon may leave some fields out.
@@ -88,14 +88,7 @@ def peers(settings: Settings, forget: str | None) -> None:
             fields = client.forget_peer(forget, timeout=settings.timeout)
         output.result(settings, f"forgot {fields['name']} ({fields['node'][:12]})", fields)
         return
-    found = _status(settings, far=True)["peers"]
-    if settings.json:
-        for peer in found:
-            output.line(json_values.dumps(peer))
-    elif found:
-        show_table(PEER_COLUMNS, found)
-    else:
-        output.line("no peers")
+    show_rows(settings, PEER_COLUMNS, _status(settings, far=True)["peers"], "no peers")
 
 
 def _status(settings: Settings, *, far: bool = False) -> Fields:

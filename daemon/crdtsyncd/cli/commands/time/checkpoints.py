@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,11 @@ from crdtsyncd.cli.params import KEY, NAME, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
+from crdtsyncd.cli.show.tables import Column, show_rows
+from crdtsyncd.wording import ago, rfc3339, span
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
-
-    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy
 
 
 @click.group("checkpoint", cls=StateGroup, no_args_is_help=False)
@@ -72,13 +73,7 @@ def list_(settings: Settings) -> None:
     """
     with connect(settings) as client:
         found = client.checkpoints()
-    if settings.json:
-        for each in found:
-            output.line(output.record(asdict(each)))
-    elif found:
-        _print(found)
-    else:
-        output.line("no checkpoints")
+    show_rows(settings, COLUMNS, map(asdict, found), "no checkpoints")
 
 
 @state_command("show")
@@ -124,10 +119,6 @@ def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
 
 
 def _shown(field: Any) -> str:  # Any: as the fields have it
-    from datetime import datetime
-
-    from crdtsyncd.wording import rfc3339
-
     if isinstance(field, datetime):
         return rfc3339(field)
     if isinstance(field, bool):
@@ -137,20 +128,15 @@ def _shown(field: Any) -> str:  # Any: as the fields have it
     return ", ".join(field) if isinstance(field, list) else "" if field is None else str(field)
 
 
-def _print(found: list[Checkpoint]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-    from crdtsyncd.wording import ago, rfc3339
-
-    columns = (
-        Column("NAME", lambda row: row["name"], folds=True),
-        Column("KEYS", lambda row: str(row["keys"])),
-        Column("AGENT", lambda row: row["agent"] or ""),
-        Column("NODE", lambda row: row["node"] or ""),
-        Column("MADE", lambda row: ago(rfc3339(row["time"]) if row["time"] else None)),
-        Column("HERE", lambda row: "whole" if row["whole"] else "no"),
-        Column("NOTE", lambda row: row["note"], folds=True),
-    )
-    show_table(columns, [asdict(each) for each in found])
+COLUMNS = (
+    Column("NAME", folds=True),
+    Column("KEYS"),
+    Column("AGENT"),
+    Column("NODE"),
+    Column("MADE", lambda row: ago(row["time"])),
+    Column("HERE", lambda row: "whole" if row["whole"] else "no"),
+    Column("NOTE", folds=True),
+)
 
 
 @state_command("verify")
@@ -240,7 +226,7 @@ def policy(
     """
     with connect(settings) as client:
         if name is None:
-            _print_policies(settings, client.checkpoint_policies())
+            show_rows(settings, POLICY_COLUMNS, map(asdict, client.checkpoint_policies()), "no policies")
         elif remove:
             if not client.delete_checkpoint_policy(name, w=w):
                 raise absent(f"there is no policy {name!r}")
@@ -252,27 +238,15 @@ def policy(
             output.result(settings, token, {"token": token, "nodes": token.nodes})
 
 
-def _print_policies(settings: Settings, found: list[CheckpointPolicy]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-    from crdtsyncd.wording import ago, rfc3339, span
-
-    if settings.json:
-        for each in found:
-            output.line(output.record(asdict(each)))
-    elif found:
-        columns = (
-            Column("NAME", lambda row: row["name"], folds=True),
-            Column("EVERY", lambda row: span(row["every"])),
-            Column("PREFIXES", lambda row: ", ".join(row["prefixes"]), folds=True),
-            Column("KEEP", lambda row: str(row["keep"])),
-            Column("AGE", lambda row: "" if row["age"] is None else span(row["age"])),
-            Column("THERE", lambda row: str(row["count"])),
-            Column("LAST", lambda row: ago(rfc3339(row["last"]) if row["last"] else None)),
-        )
-        show_table(columns, [asdict(each) for each in found])
-    else:
-        output.line("no policies")
-
+POLICY_COLUMNS = (
+    Column("NAME", folds=True),
+    Column("EVERY", lambda row: span(row["every"])),
+    Column("PREFIXES", lambda row: ", ".join(row["prefixes"]), folds=True),
+    Column("KEEP"),
+    Column("AGE", lambda row: "" if row["age"] is None else span(row["age"])),
+    Column("THERE", lambda row: str(row["count"])),
+    Column("LAST", lambda row: ago(row["last"])),
+)
 
 for command in (create, list_, show, diff, restore, fork, policy, verify, delete):
     checkpoint.add_command(command)

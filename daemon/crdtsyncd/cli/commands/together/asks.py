@@ -12,6 +12,7 @@ from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import DURATION, TEXT
 from crdtsyncd.cli.shared_options import key_argument, prefix_argument
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 
 if TYPE_CHECKING:
     from crdtsync.coordination import Question
@@ -66,30 +67,19 @@ def asks(settings: Settings, prefix: str, answered: bool, is_watching: bool, rem
     with connect(settings) as client:
         show_again(
             lambda: [_fields(one) for one in client.asks(prefix, answered=answered)],
-            lambda found: _show(settings, found),
+            lambda found: show_rows(settings, COLUMNS, found, "no questions"),
             is_watching=is_watching,
             remind_s=remind,
         )
 
 
-def _show(settings: Settings, found: list[dict[str, Any]]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-
-    if settings.json:
-        for row in found:
-            output.line(output.record(row))
-        return
-    if not found:
-        output.line("no questions")
-        return
-    columns = (
-        Column("KEY", lambda row: row["key"]),
-        Column("QUESTION", lambda row: row["question"], folds=True),
-        Column("OPTIONS", lambda row: " ".join(map(_plain, row["options"]))),
-        Column("ASKED BY", lambda row: f"{row['agent']} on {row['node']}"),
-        Column("ANSWERS", lambda row: " ".join(f"{_plain(one['value'])} ({one['agent']})" for one in row["answers"])),
-    )
-    show_table(columns, found)
+COLUMNS = (
+    Column("KEY"),
+    Column("QUESTION", folds=True),
+    Column("OPTIONS", lambda row: " ".join(map(_plain, row["options"]))),
+    Column("ASKED BY", lambda row: f"{row['agent']} on {row['node']}"),
+    Column("ANSWERS", lambda row: " ".join(f"{_plain(one['value'])} ({one['agent']})" for one in row["answers"])),
+)
 
 
 @state_command("answer")

@@ -12,6 +12,7 @@ from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import DURATION
 from crdtsyncd.cli.shared_options import key_argument, prefix_argument
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 
 if TYPE_CHECKING:
     from crdtsync.coordination import Claim, Lease
@@ -117,25 +118,18 @@ def claims(settings: Settings, prefix: str) -> None:
     Example:
       crdtsync claims task/
     """
-    from crdtsyncd.cli.show.tables import Column, show_table
-
     with connect(settings) as client:
         found = client.claims(prefix)
-    if settings.json:
-        for one in found:
-            output.line(output.record(_fields(one)))
-        return
-    if not found:
-        output.line("no claims")
-        return
-    columns = (
-        Column("KEY", lambda row: row["key"], folds=True),
-        Column("AGENT", lambda row: row["agent"]),
-        Column("NODE", lambda row: row["node"]),
-        Column("FENCE", lambda row: str(row["fence"]), is_number=True),
-        Column("CROSSED", lambda row: ", ".join(f"{other['agent']} on {other['node']}" for other in row["crossed"])),
-    )
-    show_table(columns, [_fields(one) for one in found])
+    show_rows(settings, COLUMNS, map(_fields, found), "no claims")
+
+
+COLUMNS = (
+    Column("KEY", folds=True),
+    Column("AGENT"),
+    Column("NODE"),
+    Column("FENCE", is_number=True),
+    Column("CROSSED", lambda row: ", ".join(f"{other['agent']} on {other['node']}" for other in row["crossed"])),
+)
 
 
 def _fields(found: Claim) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 
 if TYPE_CHECKING:
     from crdtsync import Client
@@ -27,7 +27,7 @@ def who(settings: Settings, is_watching: bool) -> None:
       crdtsync who
     """
     with connect(settings) as client:
-        show_again(lambda: _rows(client), lambda rows: _show(settings, rows), is_watching=is_watching)
+        show_again(lambda: _rows(client), lambda rows: show_rows(settings, COLUMNS, rows), is_watching=is_watching)
 
 
 def _rows(client: Client) -> list[dict[str, Any]]:
@@ -40,18 +40,10 @@ def _rows(client: Client) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _show(settings: Settings, found: list[dict[str, Any]]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-
-    if settings.json:
-        for row in found:
-            output.line(output.record(row))
-        return
-    columns = (
-        Column("NODE", lambda row: row["node"]),
-        Column("AGENT", lambda row: row["agent"]),
-        Column("ROLE", lambda row: row["role"] or ""),
-        Column("STATUS", lambda row: row["status"], folds=True),
-        Column("CLAIMS", lambda row: " ".join(row["claims"]), folds=True),
-    )
-    show_table(columns, found)
+COLUMNS = (
+    Column("NODE"),
+    Column("AGENT"),
+    Column("ROLE"),
+    Column("STATUS", folds=True),
+    Column("CLAIMS", lambda row: " ".join(row["claims"]), folds=True),
+)

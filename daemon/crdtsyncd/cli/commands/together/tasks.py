@@ -23,6 +23,7 @@ from crdtsyncd.cli.shared_options import (
     value_of,
 )
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ def tasks(settings: Settings, prefix: str, state: str | None, is_watching: bool)
       crdtsync tasks tasks/ --state failed
     """
     with connect(settings) as client:
-        show_again(lambda: _rows(client, prefix, state), lambda rows: _show(settings, rows), is_watching=is_watching)
+        show_again(
+            lambda: _rows(client, prefix, state),
+            lambda rows: show_rows(settings, COLUMNS, rows, "no tasks"),
+            is_watching=is_watching,
+        )
 
 
 def _rows(client: Client, prefix: str, state: str | None) -> list[dict[str, Any]]:
@@ -144,27 +149,6 @@ def _with_first(client: Client, listed: list[Task]) -> dict[str, Task]:
     return found
 
 
-def _show(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    from crdtsyncd.cli.show.tables import Column, show_table
-
-    if settings.json:
-        for row in rows:
-            output.line(output.record(row))
-        return
-    if not rows:
-        output.line("no tasks")
-        return
-    columns = (
-        Column("TASK", lambda row: row["key"], folds=True),
-        Column("STATE", lambda row: row["state"]),
-        Column("PRIORITY", lambda row: str(row["priority"] or ""), is_number=True),
-        Column("ATTEMPTS", _attempts),
-        Column("WORKER", lambda row: row["worker"]),
-        Column("NOTE", _note, folds=True),
-    )
-    show_table(columns, rows)
-
-
 def _attempts(row: Any) -> str:  # Any: as Column
     lost = f", {row['vanished']} lost" if row["vanished"] else ""
     return f"{row['attempts']} of {row['attempts_max']}{lost}" if row["attempts"] else ""
@@ -174,6 +158,16 @@ def _note(row: Any) -> str:  # Any: as Column
     if row["state"] == "done":
         return f"done elsewhere too: {json_values.dumps(row['crossed'])}" if row["crossed"] else ""
     return str(row["blocked"] or row["error"] or row["waits"])
+
+
+COLUMNS = (
+    Column("TASK", lambda row: row["key"], folds=True),
+    Column("STATE"),
+    Column("PRIORITY", lambda row: str(row["priority"] or ""), is_number=True),
+    Column("ATTEMPTS", _attempts),
+    Column("WORKER"),
+    Column("NOTE", _note, folds=True),
+)
 
 
 def _waits(found: Task, tasks: Mapping[str, Task], now_s: float) -> str:
