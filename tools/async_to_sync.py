@@ -28,6 +28,7 @@ FILES = {
     "crdtsync/adapters/langgraph/async_store_calls.py": "crdtsync/adapters/langgraph/store_calls.py",
     "crdtsync/client/aio/blob.py": "crdtsync/client/blocking/blob.py",
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
+    "crdtsync/client/aio/client.py": "crdtsync/client/blocking/client.py",
     "crdtsync/client/aio/document.py": "crdtsync/client/blocking/document.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/memory/aio.py": "crdtsync/context/memory/blocking.py",
@@ -57,7 +58,7 @@ RULES = [
     (r"\bAsync([A-Z])", r"\1"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\basynccontextmanager\b", "contextmanager"),
-    (r"\b(client|coordination|background)\.aio\b", r"\1.blocking"),
+    (r"\b(client|coordination)\.aio\b", r"\1.blocking"),
     (r"\basyncio client\b", "blocking client"),
     (r"(?<!written once, )\bfor asyncio\b", "for threads"),
 ]

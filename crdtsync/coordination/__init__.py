@@ -14,7 +14,6 @@ Rooms and modules:
 - ``task_record``: tasks as they are stored; ``task_board``: which one a worker takes next
 - ``questions``: questions to people, and their answers; ``cards``: who is here
 - ``shapes``: from a class to keys, for ``state.model(Plan, "plan/")``
-- ``background``: what goes on beside its owner: a task, or a thread
 
 Its place: above the public client only, beside ``context``. A module here may import :class:`crdtsync.Client`,
 :class:`crdtsync.AsyncClient`, ``crdtsync.client`` and ``crdtsync.errors``; never ``crdtsync.core``, ``crdtsync.wire``

@@ -17,8 +17,10 @@ Modules:
 - ``receive_buffer``: receiving into a buffer of one's own, which is faster than asyncio's way
 - ``stream``: one attached socket of what has a connection of its own
 - ``watch``, ``mirror``, ``resolver``, ``text``, ``document``: the handles that ``watch()``, ``mirror()``,
-  ``resolver()``, ``text()`` and ``doc()`` give; ``text_lock``: one edit of a text at a time
+  ``resolver()``, ``text()`` and ``doc()`` give; ``text_lock``: the texts of a session, and one edit of a text at
+  a time
 - ``blob``: what is read of a blob
+- ``background``: a task that goes on beside its owner, and what else a thread does otherwise
 - ``changes``: a watch that ends when all that has changed is told
 - ``editor``: the handle of an editor; ``editor_tasks``: its background tasks, which the blocking editor uses too
 - ``methods``: the public methods, by subject

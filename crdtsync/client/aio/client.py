@@ -1,11 +1,11 @@
-"""The asyncio client: every operation as a coroutine."""
+"""The asyncio client: a connection, and its sessions."""
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet
 
+from crdtsync.client.aio.background import at_once, call
 from crdtsync.client.aio.connection import AsyncConnection
 from crdtsync.client.aio.methods.access import AsyncAccessMethods
 from crdtsync.client.aio.methods.blobs import AsyncBlobMethods
@@ -23,6 +23,7 @@ from crdtsync.client.aio.methods.mirrors import AsyncMirrorMethods
 from crdtsync.client.aio.methods.resolvers import AsyncResolverMethods
 from crdtsync.client.aio.methods.schemas import AsyncSchemaMethods
 from crdtsync.client.aio.methods.spaces import AsyncSpaceMethods
+from crdtsync.client.aio.text_lock import AsyncTexts
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.steps import Compute, limit_s
@@ -36,11 +37,9 @@ if TYPE_CHECKING:
 
     from crdtsync.client.aio.document import AsyncDocument
     from crdtsync.client.aio.text import AsyncText
-    from crdtsync.client.aio.text_lock import AsyncTextLock
     from crdtsync.client.aio.watch import AsyncWatch
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.streams.changes_state import Changes
-    from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.points import Point
 
@@ -66,8 +65,14 @@ class AsyncSession(
 ):
     """What one author does over a client's connection: it has its own memory of what it has read.
 
-    The twin of :class:`Session`. A task that is cancelled during a write may have written
-    or not.
+    Where tasks share a session, they are one author: what one of them reads, a write by another supersedes. Where
+    that is not meant, give each its own :meth:`session`.
+
+    Every method raises :class:`~crdtsync.errors.Timeout` when its ``timeout`` (seconds or timedelta; the client's if
+    not given) ends first, and :class:`~crdtsync.errors.Refused` or one of its kinds when the daemon says no. A write
+    whose Timeout has no ``token`` may or may not be done.
+
+    Under asyncio, a task that is cancelled during a write may have written or not.
     """
 
     def __init__(self, connection: AsyncConnection, timeout_s: float, overrides: Arguments) -> None:
@@ -75,8 +80,7 @@ class AsyncSession(
         self.timeout_s = timeout_s
         self._overrides = overrides
         self._operations = Operations(overrides, connection.horizon)
-        self._texts: TextOperations | None = None
-        self._text_locks: WeakValueDictionary[str, AsyncTextLock] = WeakValueDictionary()
+        self._texts = AsyncTexts(self._operations)
         self._watches: WeakSet[AsyncWatch] = WeakSet()
 
     # -- texts, watches, sessions -------------------------------------------------------------------------------
@@ -84,28 +88,27 @@ class AsyncSession(
     def text(self, key: str) -> AsyncText:
         """A handle on the text at ``key``. Nothing is sent yet."""
         from crdtsync.client.aio.text import AsyncText
-        from crdtsync.client.aio.text_lock import AsyncTextLock
-        from crdtsync.client.text.operations import TextOperations
 
-        if self._texts is None:
-            self._texts = TextOperations(self._operations)
-        return AsyncText(self, self._texts, key, self._text_locks.setdefault(key, AsyncTextLock()))
+        return AsyncText(self, self._texts.operations, key, self._texts.lock(key))
 
     def doc(self, key: str) -> AsyncDocument:
         """A handle on the nested maps and lists at ``key``. Nothing is sent yet."""
         from crdtsync.client.aio.document import AsyncDocument
-        from crdtsync.client.text.operations import TextOperations
 
-        if self._texts is None:
-            self._texts = TextOperations(self._operations)
-        return AsyncDocument(self, self._texts, key)
+        return AsyncDocument(self, self._texts.operations, key)
 
     def watch(
         self, prefix: str = "", *, after: str | None = None, snapshot: bool = True, timeout: Seconds | None = None
     ) -> AsyncWatch:
-        """Iterate with ``async for`` over changes by prefix; see :meth:`Client.watch`.
+        """Iterate over the changes of the keys that start with ``prefix``: first a snapshot, then each change as it
+        comes.
 
-        It starts at the first event asked for, or with ``async with``.
+        With ``after`` (a token) it goes on from there instead, and with ``snapshot=False`` it tells only what comes
+        from now on. It has a connection of its own and resumes by itself, without a gap, when that breaks. It ends when
+        it or the client is closed. With ``timeout`` each wait for an event that takes longer raises
+        :class:`~crdtsync.errors.Timeout`, after which the iteration can go on; without, it waits for ever.
+
+        Under asyncio, it starts at the first event asked for, or with ``async with``.
         """
         from crdtsync.client.aio.watch import AsyncWatch
 
@@ -118,7 +121,12 @@ class AsyncSession(
         return watch
 
     async def changes(self, prefix: str = "", *, after: str | None = None, timeout: Seconds | None = None) -> Changes:
-        """The keys that start with ``prefix`` and have changed since ``after``; see :meth:`Client.changes`."""
+        """The keys that start with ``prefix`` and have changed since ``after``, a token of an earlier answer.
+
+        Each is named once, however often it changed. Without ``after`` all keys are named. Nothing counts as read.
+
+        :raises Timeout: the answer did not come in time.
+        """
         from crdtsync.client.aio.changes import AsyncChangesWatch
 
         timeout_s = limit_s(timeout, self.timeout_s)
@@ -167,15 +175,33 @@ class AsyncSession(
         await self.close()
 
     async def _compute(self, step: Compute) -> Any:
-        outcome = step.function(step.argument)
-        return await outcome if isawaitable(outcome) else outcome
+        return await call(step.function, step.argument)
 
 
 class AsyncClient(AsyncSession):
-    """A connection to the daemon of this host, for asyncio; the twin of :class:`Client`, with the same arguments.
+    """A connection to the daemon of this host, for asyncio.
 
-    It connects with ``async with``, or at its first use, and belongs to the event loop that this happens in. It
-    reconnects by itself.
+    It reconnects by itself, and many tasks may use it at once. A write that was cut off by a broken connection is
+    sent again and never done twice. One for threads and scripts connects at once, and may be used after a fork.
+
+    Under asyncio, it connects with ``async with``, or at its first use, and belongs to the event loop that this happens
+    in.
+
+    :param socket: path of the daemon's socket; else CRDTSYNC_SOCKET, ``$XDG_RUNTIME_DIR/crdtsync/agent.sock``,
+        ``/run/crdtsync/agent.sock``.
+    :param space: else CRDTSYNC_SPACE, ``default``.
+    :param agent: the name to write under, such as ``Research Lead``; else CRDTSYNC_AGENT, or one made of the user and
+        the program.
+    :param after: a token, such as another client's :attr:`token`; else CRDTSYNC_AFTER. Whatever this client does, its
+        daemon first waits until it holds what that names; an operation that waits in vain raises Timeout and says
+        what is missing. The client asks the same by itself of a daemon that it comes to by reconnecting.
+    :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
+    :param wait: how long to wait for a daemon that is not there yet. Later on this is not needed: whatever is asked,
+        watched, mirrored or edited while the daemon restarts waits for it, as long as ``timeout`` allows.
+    :param agent_key: what the agent proves its name with, or the path of a file that holds it; else
+        CRDTSYNC_AGENT_KEY, or the file CRDTSYNC_AGENT_KEY_FILE. With a key its rights are those of that agent.
+    :raises DaemonUnavailable: no daemon answers there; the message says what to do.
+    :raises NotAllowed: the key is that of no agent, or the name is that of an agent with a key.
     """
 
     def __init__(
@@ -189,9 +215,11 @@ class AsyncClient(AsyncSession):
         wait: Seconds = 0.0,
         agent_key: str | os.PathLike[str] | None = None,
     ) -> None:
+        timeout_s = limit_s(timeout, 0)
         connection = connection_of(AsyncConnection, socket, space, agent, after, agent_key)
         connection.wait_s = seconds(wait, "wait")
-        super().__init__(connection, limit_s(timeout, 0), {})
+        at_once(connection.attach, timeout_s)
+        super().__init__(connection, timeout_s, {})
 
     async def __aenter__(self) -> Self:
         await self._connection.attach(self.timeout_s)

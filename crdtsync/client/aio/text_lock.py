@@ -1,10 +1,16 @@
-"""What keeps two edits of one text apart, under asyncio."""
+"""The texts of a session, and what keeps two edits of one apart, under asyncio."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from crdtsync.client.aio.connection import time_limit
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.text.operations import TextOperations
 
 
 class AsyncTextLock:
@@ -26,3 +32,25 @@ class AsyncTextLock:
     def release(self) -> None:
         """Let the next one go on."""
         self._lock.release()
+
+
+class AsyncTexts:
+    """What the handles on the texts of one session share."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._context = operations
+        self._operations: TextOperations | None = None
+        self._locks: WeakValueDictionary[str, AsyncTextLock] = WeakValueDictionary()
+
+    @property
+    def operations(self) -> TextOperations:
+        """The plans of texts; imported when they are first wanted."""
+        if self._operations is None:
+            from crdtsync.client.text.operations import TextOperations
+
+            self._operations = TextOperations(self._context)
+        return self._operations
+
+    def lock(self, key: str) -> AsyncTextLock:
+        """That of one text."""
+        return self._locks.setdefault(key, AsyncTextLock())

@@ -18,8 +18,9 @@ Modules:
 - ``stream``: one attached socket, with deadlines
 - ``watch``, ``mirror``, ``resolver``, ``text``, ``editor``, ``document``: the handles that the methods give
 - ``blob``: what is read of a blob
+- ``background``: a thread that goes on beside its owner, and what else a task does otherwise
 - ``changes``: a watch that ends when all that has changed is told
-- ``text_lock``: one edit of a text at a time
+- ``text_lock``: the texts of a session, and one edit of a text at a time
 - ``methods``: the public methods, by subject
 
 May import: all rooms of the client; ``aio`` too, for the editor runs an event loop in its thread.

@@ -58,9 +58,12 @@ class Connection:
         self.agent = agent
         self.space = space
         self.horizon = Horizon(space, after)
+        self.wait_s = 0.0
+        """How long to wait for a daemon before the first connection."""
         self.mirrors: list[Mirror] = []
         """Of all sessions: what these write returns when its mirrors show it."""
         self._is_closed = False
+        self._was_attached = False
         self._start()
         restart_in_children(self)
 
@@ -152,11 +155,18 @@ class Connection:
             self._leave(pending)
             raise
 
-    def attach(self, deadline: float, until: float = 0.0) -> None:
-        """Connect, introduce ourselves and send what is in flight; while there is no daemon, try ``until`` then again.
+    def attach(self, timeout_s: float) -> None:
+        """Connect, unless that was done before; while there is no daemon, try again for ``wait_s``.
 
         :raises DaemonUnavailable: nobody answers; the message says what to do. Or :meth:`close` came first.
         """
+        if not self._was_attached:
+            until = monotonic() + self.wait_s
+            self._attach(max(monotonic() + timeout_s, until), until)
+            self._was_attached = True
+
+    def _attach(self, deadline: float, until: float = 0.0) -> None:
+        """Connect, introduce ourselves and send what is in flight."""
         hello = encode_hello(self._client, self.agent, self.space, self.key, points=True)
         with self._sending:
             channel, frames, answer = dial_when_up(self.paths, hello, deadline, until)
@@ -344,7 +354,7 @@ class Connection:
         if monotonic() >= pending.deadline:
             raise timed_out(pending)
         try:
-            self.attach(pending.deadline)
+            self._attach(pending.deadline)
         except DaemonUnavailable:
             return
         except CrdtSyncError as error:  # it is there, and will not have us

@@ -100,7 +100,9 @@ class Resolver:
         self._current: tuple[Conflict, int] | None = None
         self._answered: tuple[str, str] | None = None
         deadline = monotonic() + session.timeout_s
-        self._stream = _Stream(connection, operations.memory, pattern, None, arguments, None, session.timeout_s)
+        self._stream = _Stream(
+            connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
+        )
         self._fatal: Exception | None = None
         self._thread: Thread | None = None
         try:

@@ -1,8 +1,16 @@
-"""What keeps two edits of one text apart, among threads."""
+"""The texts of a session, and what keeps two edits of one apart, among threads."""
 
 from __future__ import annotations
 
 from threading import TIMEOUT_MAX, Lock
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from crdtsync.client.protocol.fork import restart_in_children
+
+if TYPE_CHECKING:
+    from crdtsync.client.operations.keys import Operations
+    from crdtsync.client.text.operations import TextOperations
 
 
 class TextLock:
@@ -24,3 +32,37 @@ class TextLock:
     def release(self) -> None:
         """Let the next one go on."""
         self._lock.release()
+
+
+class Texts:
+    """What the handles on the texts of one session share."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._context = operations
+        self._operations: TextOperations | None = None
+        self._locks: WeakValueDictionary[str, TextLock] = WeakValueDictionary()
+        self._making = Lock()
+        restart_in_children(self)
+
+    @property
+    def operations(self) -> TextOperations:
+        """The plans of texts; imported when they are first wanted."""
+        from crdtsync.client.text.operations import TextOperations
+
+        with self._making:
+            if self._operations is None:
+                self._operations = TextOperations(self._context)
+            return self._operations
+
+    def lock(self, key: str) -> TextLock:
+        """That of one text."""
+        with self._making:
+            return self._locks.setdefault(key, TextLock())
+
+    def after_fork(self) -> None:
+        """In a child: locks may be held by threads that do not exist there."""
+        self._making = Lock()
+        for lock in self._locks.values():
+            lock.restart()
+        if self._operations is not None:
+            self._operations.restart()

@@ -16,6 +16,8 @@ from crdtsync.client.streams.watch_state import WatchState
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.protocol.seen_point import Horizon
     from crdtsync.client.session.read_memory import ReadMemory
@@ -41,7 +43,9 @@ class Watch:
         after: str | None,
         overrides: Arguments,
         timeout: Seconds | None,
-        attach_timeout_s: float,
+        now: Callable[[], str] | None = None,
+        *,
+        attach_s: float,
     ) -> None:
         self._paths = connection.paths
         self._names = (connection.agent, connection.space, connection.key)
@@ -54,7 +58,9 @@ class Watch:
         self._closing = Lock()
         self._is_closed = False
         restart_in_children(self)
-        deadline = monotonic() + attach_timeout_s
+        if now is not None:
+            self._state.begin_after(now())
+        deadline = monotonic() + attach_s
         self._attach(deadline, deadline)
 
     def _begin(

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Protocol
 
+from crdtsync.client.protocol.fork import restart_in_children
+
 READ_LONG_AGO = "?"
 """What a write sends as ``seen`` when its author's reading covers nothing: it was forgotten, or the key was absent."""
 NOTHING_STORED = "v1.kwAAkA"
@@ -42,6 +44,7 @@ class ReadMemory:
         self._overflowed = False
         self._lock = Lock()
         self.mirrors: tuple[Elsewhere, ...] = ()
+        restart_in_children(self)
 
     def seen(self, key: str) -> str | None:
         """The context of a write to ``key``; None: it was never read."""
@@ -135,8 +138,8 @@ class ReadMemory:
                 self._remember_hash(key)
                 self._read.pop(key, None)
 
-    def restart(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+    def after_fork(self) -> None:
+        """In a child: another thread of the parent may have held the lock."""
         self._lock = Lock()
 
     def _remember_hash(self, key: str) -> None:

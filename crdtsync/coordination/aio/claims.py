@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from crdtsync.client import Entry
+from crdtsync.client.aio.background import AsyncBackground, call, wake_up, woken
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.background.aio import AsyncBackground, call, wake_up, woken
 from crdtsync.coordination.claim_record import (
     ASK,
     HELD,

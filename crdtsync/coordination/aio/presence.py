@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
+from crdtsync.client.aio.background import AsyncBackground, wake_up, woken
 from crdtsync.coordination.aio.claims import claims
-from crdtsync.coordination.background.aio import AsyncBackground, wake_up, woken
 from crdtsync.coordination.cards import PRESENCE, RENEW_S, Present, card, present
 from crdtsync.errors import CrdtSyncError, InvalidRequest
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
+from crdtsync.client.aio.background import wake_up, woken
 from crdtsync.coordination.aio.claims import _BOOT_CLOCK, AsyncLease
-from crdtsync.coordination.background.aio import wake_up, woken
 from crdtsync.errors import ClaimHeld, CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 
 if TYPE_CHECKING:

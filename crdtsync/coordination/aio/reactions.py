@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.client import Event
+from crdtsync.client.aio.background import call, check_handler
 from crdtsync.client.session.causes import CAUSES_MAX, caused_by, causes_of
 from crdtsync.client.values.patterns import check_new_pattern
 from crdtsync.coordination.aio.claims import AsyncLease
-from crdtsync.coordination.background.aio import call, check_handler
 from crdtsync.coordination.claim_record import PREFIX as CLAIMS
 from crdtsync.errors import ClaimHeld, InvalidRequest, Timeout
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from crdtsync.client import Entry
+from crdtsync.client.blocking.background import Background, call, wake_up, woken
 from crdtsync.client.values.patterns import check_prefix
-from crdtsync.coordination.background.blocking import Background, call, wake_up, woken
 from crdtsync.coordination.claim_record import (
     ASK,
     HELD,

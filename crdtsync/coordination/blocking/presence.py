@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
-from crdtsync.coordination.background.blocking import Background, wake_up, woken
+from crdtsync.client.blocking.background import Background, wake_up, woken
 from crdtsync.coordination.blocking.claims import claims
 from crdtsync.coordination.cards import PRESENCE, RENEW_S, Present, card, present
 from crdtsync.errors import CrdtSyncError, InvalidRequest

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
-from crdtsync.coordination.background.blocking import wake_up, woken
+from crdtsync.client.blocking.background import wake_up, woken
 from crdtsync.coordination.blocking.claims import _BOOT_CLOCK, Lease
 from crdtsync.errors import ClaimHeld, CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
 

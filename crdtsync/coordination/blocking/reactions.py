@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.client import Event
+from crdtsync.client.blocking.background import call, check_handler
 from crdtsync.client.session.causes import CAUSES_MAX, caused_by, causes_of
 from crdtsync.client.values.patterns import check_new_pattern
-from crdtsync.coordination.background.blocking import call, check_handler
 from crdtsync.coordination.blocking.claims import Lease
 from crdtsync.coordination.claim_record import PREFIX as CLAIMS
 from crdtsync.errors import ClaimHeld, InvalidRequest, Timeout

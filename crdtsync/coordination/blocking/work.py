@@ -12,9 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client import Entry
+from crdtsync.client.blocking.background import call, check_handler, wake_up, woken
 from crdtsync.client.values.encoding import encode
 from crdtsync.client.values.patterns import check_new_pattern
-from crdtsync.coordination.background.blocking import call, check_handler, wake_up, woken
 from crdtsync.coordination.blocking.claims import Lease
 from crdtsync.coordination.claim_record import PREFIX, Patience, claims_in
 from crdtsync.coordination.task_board import Board

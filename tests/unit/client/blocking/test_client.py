@@ -263,6 +263,20 @@ def test_after_a_fork_the_child_has_a_connection_of_its_own(connect):
     assert client.get("k") == 1
 
 
+def test_after_a_fork_the_child_waits_for_no_lock_of_a_thread_that_it_has_not(connect, daemon):
+    client = connect(daemon.idle)
+    texts, memory = client._texts, client._operations.memory
+    lock = texts.lock("notes")
+    assert lock.acquire(1)
+    with texts._making, memory._lock:
+        child = os.fork()
+        if child == 0:
+            is_free = not (texts._making.locked() or memory._lock.locked()) and texts.lock("notes").acquire(0)
+            os._exit(0 if is_free else 1)
+    lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_no_more_writes_are_in_flight_than_the_daemon_remembers(connect, monkeypatch):
     monkeypatch.setattr("crdtsync.client.blocking.connection.WRITES_MAX", 2)
     arrived, released = threading.Semaphore(0), threading.Event()

@@ -1,4 +1,4 @@
-"""A task that goes on beside its owner."""
+"""A task that goes on beside its owner, and what else a thread does otherwise. Its twin is ``blocking.background``."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def check_handler(handler: object) -> None:
     """
     if not callable(handler):
         raise InvalidRequest(f"a handler is a function or a coroutine function, not {handler!r}")
+
+
+def at_once(_begin: Callable[..., Awaitable[object]], *_: object) -> None:
+    """Nothing: under asyncio, what its owner makes begins with ``async with``, or at its first use."""
 
 
 async def call(function: Callable[..., object], *arguments: Any) -> Any:

@@ -1,13 +1,14 @@
-"""A thread that goes on beside its owner."""
+"""A thread that goes on beside its owner, and what else a task does otherwise. Its twin is ``aio.background``."""
 
 from __future__ import annotations
 
-import inspect
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Background:
@@ -48,8 +49,15 @@ def check_handler(handler: object) -> None:
 
     :raises InvalidRequest: it is something else.
     """
+    import inspect
+
     if not callable(handler) or inspect.iscoroutinefunction(handler):
         raise InvalidRequest(f"a handler is a function (a coroutine function goes with AsyncClient), not {handler!r}")
+
+
+def at_once(begin: Callable[..., object], *arguments: object) -> None:
+    """Begin what its owner makes, now."""
+    begin(*arguments)
 
 
 def call(function: Callable[..., object], *arguments: Any) -> Any:
