@@ -242,7 +242,7 @@ class Collecting:
         self._is_over = False
         self._count = self._size_bytes = 0
         self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
-        self._removals_after: tuple[int, int] | None = None if cut.is_prefix else (cut.after + 1, 0)
+        self._removals_after: tuple[int, int] | None = None if cut.is_prefix else (cut.after + 1, -1)
         self._keys = wanted.keys
         first = wanted.keys[0] if wanted.keys else max(wanted.prefix, wanted.start)
         self._live_after = wanted.start
@@ -281,7 +281,7 @@ class Collecting:
             is_in_cut = row.space == self._replica.id and self._cut.has(row.writer, row.seq)
             if is_in_cut and self._wanted.is_of(row.key):
                 self._removed.setdefault(row.key, []).append(removes_of(row.removes))
-        self._removals_after = (rows[-1].position, rows[-1].id) if len(rows) == SLICE_ROWS else None
+        self._removals_after = (rows[-1].position, rows[-1].n) if len(rows) == SLICE_ROWS else None
 
     # -- keys by name ------------------------------------------------------------------------------------------
 

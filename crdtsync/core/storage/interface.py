@@ -347,10 +347,10 @@ class DeadMark(NamedTuple):
 
 
 class PastRemoval(NamedTuple):
-    """An operation of change ``seq`` of ``writer`` that removed from ``key`` what ``removes`` (encoded) names."""
+    """Operation ``n`` of change ``seq`` of ``writer``: it removed from ``key`` what ``removes`` (encoded) names."""
 
-    id: int
     position: int
+    n: int
     space: int
     key: str
     writer: Writer
@@ -680,7 +680,7 @@ class Storage(Protocol):
         """Whether the change at a position is known to have removed something."""
 
     def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
-        """Removals of all spaces after a position and id, up to a position, in this order."""
+        """Removals of all spaces after a position and the number of an operation, up to a position, in this order."""
 
     def change(self, space: int, writer: int, seq: int) -> LogRow | None:
         """One change, if the log holds it."""

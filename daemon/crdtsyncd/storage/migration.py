@@ -206,5 +206,11 @@ def _to_6(db: sqlite3.Connection, _now_ms: int) -> None:
         db.execute(f"ALTER TABLE history RENAME TO {OLD_HISTORY}")
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4, _to_5, _to_6)
+def _to_7(db: sqlite3.Connection, _now_ms: int) -> None:
+    """What removed a dead entry is found without looking at all that its change removed."""
+    db.execute("DROP INDEX removals_by_position")
+    db.execute("CREATE INDEX removals_by_position ON removals (position, n)")
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection, int], None], ...] = (_to_2, _to_3, _to_4, _to_5, _to_6, _to_7)
 assert len(_STEPS) == FORMAT - 1

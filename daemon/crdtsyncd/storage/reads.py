@@ -600,8 +600,8 @@ class Reads:
 
     def removals(self, after: tuple[int, int], to: int, rows_max: int) -> list[PastRemoval]:
         rows = self._dead_db.execute(
-            "SELECT id, position, space, key, writer, seq, removes FROM removals INDEXED BY removals_by_position "
-            "WHERE (position, id) > (?, ?) AND position <= ? ORDER BY position, id LIMIT ?",
+            "SELECT position, n, space, key, writer, seq, removes FROM removals INDEXED BY removals_by_position "
+            "WHERE (position, n) > (?, ?) AND position <= ? ORDER BY position, n LIMIT ?",
             (*after, to, rows_max),
         )
         return typed(PastRemoval, rows)

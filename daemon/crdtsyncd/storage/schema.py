@@ -7,7 +7,7 @@ a step there.
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 
 APPLICATION_ID = 0x63726474
-FORMAT = 6
+FORMAT = 7
 INLINE_BYTES_MAX = MEMORY_BYTES_MAX
 """A longer value has a row of its own: SQLite writes a whole row anew when it is marked."""
 
@@ -29,7 +29,7 @@ CREATE TABLE removals (
     position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
     hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
 );
-CREATE INDEX removals_by_position ON removals (position);
+CREATE INDEX removals_by_position ON removals (position, n);
 """
 
 DOCUMENT_STATES = """

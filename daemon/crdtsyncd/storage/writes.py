@@ -325,7 +325,7 @@ class Writing:
         for row, key, hlc, writer, seq, n in revived:
             by_key[key].append((row, (int.from_bytes(hlc, "big"), writer, seq, n)))
         columns = "key, n, removes, position, time_ms"
-        later = f"SELECT {columns} FROM removals WHERE position > ? AND space = ? ORDER BY position, id"
+        later = f"SELECT {columns} FROM removals WHERE position > ? AND space = ? ORDER BY position, n"
         for key, n, removes, position, time_ms in self.db.execute(later, (begin, space)).fetchall() if by_key else ():
             named = removes_of(removes)
             rows = [row for row, order in by_key.get(key, ()) if _names(named, order)]
