@@ -250,6 +250,7 @@ class Collecting:
 
     def advance(self) -> bool:
         """Look at one slice more; True: that was all."""
+        self._replica.past.let_go()  # of what each window looks at in memory: no backlog hides it on disk
         if self._untaken:
             self._take(self._untaken[:SLICE_ENTRIES])
             del self._untaken[:SLICE_ENTRIES]
@@ -307,8 +308,8 @@ class Collecting:
     def _look_at_window(self) -> bool:
         """All that there is, alive and dead, from where the last window ended to where this one does."""
         replica, prefix = self._replica, self._wanted.prefix
-        is_short = self._wanted.has_values or self._wanted.enough <= WINDOW_ROWS
-        rows_max = WINDOW_ROWS if is_short else SLICE_ROWS
+        missing = 0 if self._wanted.has_values else self._wanted.enough - len(self._found)
+        rows_max = int(min(SLICE_ROWS, max(WINDOW_ROWS, missing)))
         marks, last = self._storage.dead_marks(replica.id, self._place, self._cut.after, rows_max)
         if last is not None and not last.key.startswith(prefix):
             last = None
@@ -327,13 +328,11 @@ class Collecting:
         is_within_key = last is not None and last.key == end
         self._live_after = end
         self._place = last if last is not None and is_within_key else DeadPlace(end, BEHIND_ALL, 0)
-        if is_within_key or not self._is_enough():
+        whole = self._found.keys() - {end} if is_within_key else self._found.keys()
+        if not whole or (len(whole) < self._wanted.enough and self._size_bytes < 2 * PAGE_BYTES_MAX):
             return False
-        self.complete_to = end
+        self.complete_to = max(whole) if is_within_key else end
         return True
-
-    def _is_enough(self) -> bool:
-        return len(self._found) >= self._wanted.enough or self._size_bytes >= 2 * PAGE_BYTES_MAX
 
     def _take_unsaved(self, end: str | None) -> None:
         """What is dead in memory and not yet on disk, of the keys of a window."""

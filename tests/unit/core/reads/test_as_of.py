@@ -29,6 +29,13 @@ def test_what_was_shown_is_shown_again_kept_and_restored(seed, monkeypatch):
     run_cuts(seed)
 
 
+def bring_all_in(node):
+    """Into their tables, the rows of large commits."""
+    node.store.settle()
+    while node.store.has_backlog:
+        node.store.bring_some_in()
+
+
 def test_the_token_of_a_read_and_one_key_at_a_time(pair):
     ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
     ann.set("k", 1)
@@ -147,9 +154,7 @@ def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch
     assert len(hashed) >= 400
     assert max(taken) <= 50 < 400 <= sum(taken)
     ann.do("trim", key="log", keep=100)
-    node.store.settle()
-    while node.store.has_backlog:
-        node.store.bring_some_in()
+    bring_all_in(node)
     taken.clear()
     assert len(patiently(ann, "log", key="log", at="checkpoint:c", limit=1000)["items"]) == 400
     assert max(taken) <= 400 - 100
@@ -195,9 +200,7 @@ def test_what_large_changes_removed_is_found_as_fast_as_what_small_ones_did(node
                 ann.do("batch", ops=ops)
             if value == "before":
                 ann.do("checkpoint_set", name=prefix)
-        node.store.settle()
-        while node.store.has_backlog:
-            node.store.bring_some_in()
+        bring_all_in(node)
         counted = 0
 
         def count() -> int:
@@ -213,6 +216,26 @@ def test_what_large_changes_removed_is_found_as_fast_as_what_small_ones_did(node
 
     ann = node.agent("ann")
     assert steps_to_read("large", 200) < 1.5 * steps_to_read("small", 10)
+
+
+def test_what_a_large_change_removed_a_moment_ago_is_looked_at_once(node, monkeypatch):
+    """While it is in memory too, each window looked at all of it."""
+    ann = node.agent("ann")
+    for value in ("before", "after"):
+        ann.do("batch", ops=[["set", {"key": f"k{n:04}", "value": pack(value)}] for n in range(500)])
+        if value == "before":
+            ann.do("checkpoint_set", name="c")
+    bring_all_in(node)
+    taken: list[str] = []
+    take = as_of.Collecting._take_recent
+
+    def counted(self: as_of.Collecting, key: str) -> None:
+        taken.append(key)
+        take(self, key)
+
+    monkeypatch.setattr(as_of.Collecting, "_take_recent", counted)
+    assert len(patiently(ann, "scan", prefix="k", at="checkpoint:c", values=True, limit=1000)["items"]) == 500
+    assert len(taken) <= 1000
 
 
 def test_a_page_of_the_past_looks_at_no_more_than_it_shows(node, monkeypatch):
@@ -231,6 +254,36 @@ def test_a_page_of_the_past_looks_at_no_more_than_it_shows(node, monkeypatch):
         page = patiently(ann, "scan", values=True, limit=limit, at=token)
         assert (len(page["items"]), page["more"]) == (limit, limit < 1000)
         assert len(slices) == 1 + limit // as_of.WINDOW_ROWS
+
+
+@pytest.mark.parametrize("has_values", [False, True])
+def test_a_page_of_what_is_gone_looks_at_little_more_than_it_shows(node, monkeypatch, has_values):
+    """Where each window ended amid what is gone of a key, a page went on to the last one."""
+    ann = node.agent("ann")
+    for value in ("before", "after"):
+        for first in range(0, 3000, 1000):
+            keys = [f"k{n:04}" for n in range(first, first + 1000)]
+            ann.do("batch", ops=[["set", {"key": key, "value": pack(value)}] for key in keys])
+        if value == "before":
+            ann.do("checkpoint_set", name="c")
+    bring_all_in(node)
+    read: list[int] = []
+    dead_by_id = node.store.dead_by_id
+
+    def counted(ids: list[int], bytes_max: int) -> Any:
+        read.extend(ids)
+        return dead_by_id(ids, bytes_max)
+
+    monkeypatch.setattr(node.store, "dead_by_id", counted)
+    start, shown = "", 0
+    while True:
+        page = patiently(ann, "scan", prefix="k", at="checkpoint:c", values=has_values, start=start, limit=500)
+        shown += len(page["items"])
+        assert len(read) <= shown + 6 * as_of.WINDOW_ROWS * (1 + shown // 500)
+        if not page["more"]:
+            break
+        start = page.get("next") or page["items"][-1][0]
+    assert shown == 3000
 
 
 def test_below_the_floor_of_history_it_is_refused():
