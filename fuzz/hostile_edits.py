@@ -39,7 +39,8 @@ from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX
 from crdtsync.errors import CrdtSyncError
-from crdtsync.wire.change import NO_HASH, Change, Codec, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.changes import Ack, Changes
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.messages import decode_message

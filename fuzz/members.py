@@ -16,8 +16,9 @@ from crdtsyncd.security.node_key import NodeKey, load_or_make_key
 from crdtsyncd.security.tls import JOIN_NAME, dialling_context, joining_context, member_name
 from websockets.sync.client import connect
 
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.invites import decode_invite
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.joining import (
     Admitted,
     Challenge,

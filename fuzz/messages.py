@@ -12,7 +12,8 @@ import pycrdt
 
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, RemoveRange, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.fields import Form, Number, Octets, Several, Words
 from crdtsync.wire.peer.hello import Hello

@@ -20,7 +20,7 @@ from enum import IntEnum
 from math import inf
 from typing import TYPE_CHECKING
 
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:

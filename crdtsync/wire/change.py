@@ -21,13 +21,13 @@ and ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
 from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
+from crdtsync.wire.kinds import VALUE_KINDS
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_DEPS_MAX,
@@ -50,23 +50,6 @@ NO_HASH = bytes(HASH_BYTES)
 
 Order = tuple[int, int, int, int]
 """Place of an entry among those of its key: ``(hlc, writer, seq, n)``."""
-
-
-class Kind(IntEnum):
-    """What a key holds. Unknown kinds from newer versions stay plain integers."""
-
-    REGISTER = 0
-    COUNTER = 1
-    SET = 2
-    MAP = 3
-    LOG = 4
-    TEXT = 5
-    DOC = 6
-    BLOB = 7
-
-
-VALUE_KINDS = frozenset((Kind.REGISTER, Kind.SET, Kind.MAP, Kind.LOG, Kind.BLOB))
-"""The kinds whose entries hold values as agents gave them."""
 
 
 class RemoveRange(NamedTuple):

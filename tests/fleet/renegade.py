@@ -7,8 +7,9 @@ from typing import Any
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.changes import Changes
 from crdtsync.wire.peer.messages import FEATURES

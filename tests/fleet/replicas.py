@@ -17,8 +17,9 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.clock import START_MS
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.errors import Timeout, VersionMismatch, to_wire
-from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import frame
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Links

@@ -14,7 +14,8 @@ import msgpack
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, RemoveRange, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import (
     AGENT_FRAME_BYTES_MAX,
     CHANGE_DEPS_MAX,

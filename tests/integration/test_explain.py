@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
 from tests.harness.shell import command

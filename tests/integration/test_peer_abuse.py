@@ -19,7 +19,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, RemoveRange, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.hello import Hello

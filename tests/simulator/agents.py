@@ -9,8 +9,8 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.interface import AgentClosed, AgentFrame, AgentOpened
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot, decode_token, decode_version, encode_dot
 from tests.simulator.cases import Sub
 from tests.simulator.kinds import KIND_OF, OPERATIONS, TEXTS, shown
@@ -542,7 +542,7 @@ class Agent:
             require(document is not None and result["document"] == encode_dot(document), *what)
 
     def _check_shown(self, request: Request, told: dict[str, Any], group: list[Value], what: tuple[Any, ...]) -> None:
-        require(told["kind"] == Kind(group[-1].kind).name.lower(), *what)
+        require(told["kind"] == Kind(group[-1].kind).word, *what)
         document = current(group)
         if document is not None:
             text, wanted = unpack(told["value"]), request.texts[document]

@@ -9,8 +9,9 @@ from typing import Any
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.wire import limits
-from crdtsync.wire.change import Change, Kind, Op, RemoveRange
+from crdtsync.wire.change import Change, Op, RemoveRange
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from tests.simulator.model import (
     Edit,
     Effect,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pycrdt import Doc, Text
 
 from crdtsync.causality import Dot
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.simulator.policies import RANKED, Schema, best_first, is_newest_first, schema_of
 
 ChangeId = tuple[int, int]

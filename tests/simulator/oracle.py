@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crdtsync.causality import Dot
-from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from tests.simulator.cases import Case, Sub, named
 from tests.simulator.kinds import OPERATIONS
 from tests.simulator.kinds.text import rewrite

@@ -15,7 +15,7 @@ from crdtsync.core.history.recorder import decode_seen
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import encode_dot
 from tests.simulator.kinds import KEYS, OPERATIONS, kind_of
 from tests.simulator.kinds.base import End

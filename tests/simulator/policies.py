@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 
 if TYPE_CHECKING:
     from tests.simulator.model import Value

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import Dot, covers
 from crdtsync.client.streams.held_events import HeldEvents
 from crdtsync.core.interface import AgentClosed, AgentFlow, AgentFrame, AgentOpened
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot, decode_token
 from tests.simulator.kinds import ALL, shown
 from tests.simulator.kinds.base import UNKNOWN
@@ -138,7 +138,7 @@ class Watcher:
             winner, *_ = groups(model.held(key).values(), model.schema(key).policy)
             kind, content = self.mirror[key]
             what = f"of {key} a watcher at {self.home.name} was told"
-            require(kind == Kind(winner[-1].kind).name.lower(), what, kind, "and there is", winner)
+            require(kind == Kind(winner[-1].kind).word, what, kind, "and there is", winner)
             if content is not UNKNOWN:
                 wanted = _plain(shown(winner))
                 require(_plain(content) == wanted, what, content, "and there is", wanted)

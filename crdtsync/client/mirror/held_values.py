@@ -12,10 +12,10 @@ from msgpack import packb
 
 from crdtsync.client.session.read_memory import NOTHING_STORED
 from crdtsync.client.values.encoding import decode
-from crdtsync.client.values.kinds import KINDS, UNKNOWN
 from crdtsync.client.values.results import Fields, entry_from_wire
 from crdtsync.client.values.version_merge import both
 from crdtsync.errors import InvalidEncoding, TooLarge, Unresolved
+from crdtsync.wire.kinds import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ class Held:
     def _check(self) -> None:
         if self.is_too_large:
             kind = self.fields["kind"]
-            instead = KINDS.get(kind, UNKNOWN).read_in_parts or "get"
+            instead = traits_of(kind).read_in_parts or "get"
             raise TooLarge(f"this {kind} is too large for a mirror: read it from the daemon, with {instead}")
 
     def _decoded(self) -> Any:

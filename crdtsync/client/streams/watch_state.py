@@ -8,9 +8,9 @@ from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, enc
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.streams.held_events import HeldEvents
 from crdtsync.client.streams.resume import Standing
-from crdtsync.client.values.kinds import KINDS, PARTS, UNKNOWN
 from crdtsync.client.values.results import Event, event_from_wire
 from crdtsync.errors import from_wire
+from crdtsync.wire.kinds import PARTS, traits_of
 
 if TYPE_CHECKING:
     from crdtsync.client.protocol.frames import Message
@@ -129,7 +129,7 @@ def remember(memory: ReadMemory, event: Event, point: str | None = None) -> None
     if event.event in ("delete", "expired"):
         memory.read(event.key, None)
         return
-    kind = KINDS.get(event.kind or "", UNKNOWN)
+    kind = traits_of(event.kind)
     if event.version is None or not kind.is_read_by_events:
         return
     if kind.parts and event.event != "conflict" and event.op in PARTS:

@@ -16,7 +16,6 @@ Modules:
 - ``patterns``: patterns of keys, for those who stand above the client
 - ``points``: points of the past: tokens, checkpoints, times
 - ``results``: entries, events, items of a log, members, fields, schemas, edits of a text
-- ``kinds``: what the client knows of each kind beside its methods
 - ``write_result``: what a write gives back
 - ``listing``: a list with the point that it shows
 - ``version_merge``: versions of what was read of a key in parts, put together

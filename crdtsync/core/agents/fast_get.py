@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.connection import Reply
 from crdtsync.core.agents.fast_set import session_of
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.framing import frame
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import known_version_text
 
 if TYPE_CHECKING:

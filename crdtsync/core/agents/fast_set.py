@@ -19,8 +19,9 @@ from crdtsync.core.agents.connection import Reply
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.replica.replica import Applied
 from crdtsync.errors import NotAllowed
-from crdtsync.wire.change import FORMAT, Change, Kind, Op, value_hash
+from crdtsync.wire.change import FORMAT, Change, Op, value_hash
 from crdtsync.wire.codec import new_row, pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, VALUE_CONTAINERS_MAX, is_agent_name, is_name, key_fault
 from crdtsync.wire.stored_values import is_storable
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text

@@ -27,7 +27,8 @@ from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, CHECKPOINTS_MAX
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.errors import CrdtSyncError
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 
 if TYPE_CHECKING:
     from crdtsync.core.node_context import NodeContext

@@ -30,8 +30,9 @@ from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, p
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
-from crdtsync.wire.change import Change, Kind, Op, redacted
+from crdtsync.wire.change import Change, Op, redacted
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 
 if TYPE_CHECKING:
     from crdtsync.core.background.trimming import Retention

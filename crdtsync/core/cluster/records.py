@@ -28,8 +28,9 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.replica import Replica
 from crdtsync.errors import InvalidEncoding, NoSpace
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.tokens import encode_token
 

@@ -14,8 +14,8 @@ from crdtsync.causality import TIME_MS_MAX
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_policies import LWW, POLICIES, Policy, newest_wins
 from crdtsync.errors import InvalidEncoding, InvalidRequest
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import Pattern, check_pattern
 
 SCHEMA_PREFIX = "_schema/"

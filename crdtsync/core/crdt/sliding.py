@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import SLIDING_KINDS, Kind
 from crdtsync.wire.limits import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 KEPT_PREFIX = "_kept/"
 SLIDES = "slides"
 """The attribute of values that live on when they are read."""
-SLIDING = frozenset({Kind.REGISTER, Kind.BLOB})
-"""Kinds of which they may: those that have one entry a value. To keep each element of a log would take too long."""
 KEPT_AT_ONCE_MAX = 256
 """Keys that one read of many keeps; of the others the next one."""
 _NOTHING = pack(None)
@@ -37,7 +36,7 @@ _NOTHING = pack(None)
 
 def slides(entry: Entry) -> bool:
     """Whether an entry lives on when its key is read."""
-    return entry.attrs is not None and entry.attrs.get(SLIDES) is True and entry.kind in SLIDING
+    return entry.attrs is not None and entry.attrs.get(SLIDES) is True and entry.kind in SLIDING_KINDS
 
 
 def kept_by(entry: Entry) -> str | None:

@@ -25,7 +25,7 @@ from crdtsync.core.sync import change_feed, snapshot_server
 from crdtsync.core.text import document_cache
 from crdtsync.core.waiting.wait_queue import Waits
 from crdtsync.core.watch import change_watch as watches
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 
 if TYPE_CHECKING:

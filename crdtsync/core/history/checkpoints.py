@@ -19,8 +19,8 @@ from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import is_name, shown
 from crdtsync.wire.peer.fields import read_blob, read_count
 from crdtsync.wire.tokens import encode_dot

@@ -31,8 +31,9 @@ from crdtsync.core.storage.interface import (
 )
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.marker import stored_value
-from crdtsync.wire.change import Change, Kind, Op, RemoveRange, flat_removes
+from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import Pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot, encode_token
 

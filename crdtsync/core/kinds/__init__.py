@@ -17,10 +17,10 @@ Where to begin:
 ``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema,
 ``crowding`` keeps siblings within their bound, ``json_schema`` checks values against JSON Schemas in bounded time.
 
-A new kind takes a number in ``Kind`` (:mod:`crdtsync.wire.change`), a module here with its ``RULES``, a line in
-``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes a
-line in :mod:`crdtsync.client.values.kinds`, methods of the client, a line in ``crdtsyncd.cli.data.kinds``, and a module
-in ``tests/simulator/kinds``.
+A new kind takes a number and a row in :mod:`crdtsync.wire.kinds`, a module here with its ``RULES``, a line in
+``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes methods of the
+client, commands, a line in ``crdtsyncd.cli.data.kinds``, a module in ``tests/simulator/kinds``, and a row in
+``docs/how-to/model-data.md``.
 
 This room may import ``text``, ``storage``, ``crdt`` and below. It knows replicas and drafts by type alone: they are
 handed in.

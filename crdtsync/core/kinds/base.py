@@ -1,7 +1,7 @@
 """What makes up a kind: how its entries form values, how a value is read and told, which operations write it.
 
 The rest of the core knows of kinds by :class:`Rules` alone. A new kind is a module beside this one with its ``RULES``,
-a line in :mod:`crdtsync.core.kinds.registry`, and a number in :class:`crdtsync.wire.change.Kind`.
+a line in :mod:`crdtsync.core.kinds.registry`, and a number and a row in :mod:`crdtsync.wire.kinds`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Rules, always
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.blobs import PART_BYTES, Manifest, check_upload, checked, parts_key
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.base import Copied, Rules, Sibling, always
 from crdtsync.core.kinds.operations import Operation, Tells, no_value
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import REQUEST_ITEMS_MAX, VALUE_BYTES_MAX, check_key
 from crdtsync.wire.tokens import encode_dot, encode_version
 

@@ -20,8 +20,9 @@ from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_
 from crdtsync.core.kinds.base import Paged, Part, Rules, Sibling, Touched, check_readable, packed_array, when_short
 from crdtsync.core.kinds.operations import TRIMMED_ATTR, Operation, Tells
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_key, shown
 from crdtsync.wire.tokens import decode_dot
 

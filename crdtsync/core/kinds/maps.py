@@ -31,8 +31,9 @@ from crdtsync.core.kinds.crowding import crowded_out
 from crdtsync.core.kinds.operations import Fields, Operation, Tells
 from crdtsync.core.kinds.rank_check import check_rank
 from crdtsync.errors import InvalidRequest, TooLarge
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, key_fault, shown
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from crdtsync.core.kinds.base import Ranked, Rules, Sibling, always, check_reada
 from crdtsync.core.kinds.crowding import crowded_out
 from crdtsync.core.kinds.rank_check import check_rank
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_key
 from crdtsync.wire.tokens import Version
 

@@ -9,8 +9,9 @@ from crdtsync.core.crdt.expiry import EXPIRED_ATTR
 from crdtsync.core.kinds import blob, counter, log, maps, register, sets, text
 from crdtsync.core.kinds.base import Rules, never_conflicting
 from crdtsync.core.kinds.operations import DELETE, EXPIRED, RESOLVE, RESOLVED_ATTR, SET, TRIM, Operation
-from crdtsync.wire.change import Kind, Op, RemoveRange
+from crdtsync.wire.change import Op, RemoveRange
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.stored_values import is_storable
 
 KINDS: Mapping[int, Rules] = {

@@ -29,8 +29,9 @@ from crdtsync.core.kinds.base import (
     when_short,
 )
 from crdtsync.core.kinds.operations import Operation, Tells
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_key
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.core.text.passing import Unplaced, find_out, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
-from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX, check_key, shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 

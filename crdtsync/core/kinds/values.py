@@ -19,7 +19,8 @@ from crdtsync.core.crdt.read_policies import LWW, Policy
 from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.errors import DamagedValue, TooLarge
-from crdtsync.wire.change import Kind, Order
+from crdtsync.wire.change import Order
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import NAMED_DOTS_MAX
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
@@ -27,14 +28,14 @@ from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_v
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
-KIND_NAMES = {kind.value: kind.name.lower() for kind in Kind}
+_WORDS = {kind.value: kind.word for kind in Kind}
 
 ReadValue = Callable[["Replica", Sibling], bytes | None]
 
 
 def kind_name(kind: int) -> str:
     """The name of a kind, also of one that only newer versions know."""
-    return KIND_NAMES.get(kind, f"kind-{kind}")
+    return _WORDS.get(kind, f"kind-{kind}")
 
 
 def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) -> list[Sibling]:

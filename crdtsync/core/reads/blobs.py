@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.errors import InvalidRequest, Timeout, TooOld
 from crdtsync.wire.blobs import check_upload, parts_key
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:

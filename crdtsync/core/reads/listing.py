@@ -31,8 +31,8 @@ from crdtsync.core.replica.reader_view import flat, handed_over, listed_value
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.watch.prefix_index import is_told
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_prefix, key_fault, shown
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import encode_version, known_version_text

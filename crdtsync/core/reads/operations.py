@@ -34,7 +34,7 @@ from crdtsync.core.storage.interface import DocumentUpdate, Storage
 from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, NAMED_DOTS_MAX, key_fault, shown
 from crdtsync.wire.tokens import (
     VERSION_DOTS_MAX,

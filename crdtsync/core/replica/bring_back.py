@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.core.storage.interface import DeadPlace
 from crdtsync.errors import InvalidRequest, Timeout
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from crdtsync.core.text.drafted_edits import DraftedEdits, EditWork
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
-from crdtsync.wire.change import Kind, Op
+from crdtsync.wire.change import Op
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import Version, decode_version, encode_version, joined
 from crdtsync.wire.yjs.validator import UpdateSummary
 

@@ -21,7 +21,8 @@ from crdtsync.core.history.checkpoints import (
 )
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.errors import InvalidRequest, QuotaExceeded, VersionMismatch
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_dot, encode_token
 

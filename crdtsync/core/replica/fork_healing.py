@@ -32,8 +32,9 @@ from crdtsync.core.storage.interface import HeadRow, Rewind
 from crdtsync.core.text.family import FAMILY
 from crdtsync.core.text.marker import check_marker
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest
-from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Dep, Kind, Op, RemoveRange, value_hash
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Dep, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_DEPS_MAX
 from crdtsync.wire.tokens import decode_dot, encode_dot
 from crdtsync.wire.yjs.encoding import Steps

@@ -22,8 +22,9 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.storage.interface import purge_done_name
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.blobs import subject_of
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_BYTES_MAX, key_fault, shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot

@@ -32,8 +32,9 @@ from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.errors import ForkDetected, InvalidEncoding
-from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import new_row, pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.snapshot import WriterRow
 

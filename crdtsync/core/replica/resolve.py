@@ -18,7 +18,8 @@ from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.registry import rules_of
 from crdtsync.core.kinds.values import kind_name, version_of
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, shown
 from crdtsync.wire.tokens import Version, decode_dot, encode_version
 

@@ -35,8 +35,9 @@ from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.differences import edits
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.wire.blobs import manifest_of
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
 from crdtsync.wire.tokens import encode_token
 

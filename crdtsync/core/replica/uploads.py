@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from crdtsync.causality import vector_of
 from crdtsync.core.crdt.entries import Entries, Entry, covered_by
 from crdtsync.wire.blobs import manifest_of, parts_key, upload_of
-from crdtsync.wire.change import Kind, Op, RemoveRange
+from crdtsync.wire.change import Op, RemoveRange
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 
 BLOB_BYTES_MAX = 1024 * 1024 * 1024

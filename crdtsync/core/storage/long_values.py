@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.errors import DamagedValue
 from crdtsync.wire.blobs import BLOB_PREFIX
-from crdtsync.wire.change import Kind, value_hash
+from crdtsync.wire.change import value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:

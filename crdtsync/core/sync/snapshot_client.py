@@ -28,8 +28,9 @@ from crdtsync.core.storage.interface import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair, unite
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Checks, Contradicted, SnapshotCheck
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
-from crdtsync.wire.change import SHORT_HASH_BYTES, Kind
+from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed, Sampled

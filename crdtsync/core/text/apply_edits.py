@@ -29,8 +29,9 @@ from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
 from crdtsync.core.text.passing import find_out, missing_from, passed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
-from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once

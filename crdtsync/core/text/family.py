@@ -21,7 +21,7 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.text.marker import named_document
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.yjs.lib0 import InvalidUpdate
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 

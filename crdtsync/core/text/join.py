@@ -10,8 +10,9 @@ from crdtsync.core.text.document import CONTESTED_STEPS_MIN, Document
 from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
 from crdtsync.core.text.word_merge import union, word_edits
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_value_size
 
 if TYPE_CHECKING:

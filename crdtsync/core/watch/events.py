@@ -23,9 +23,10 @@ from crdtsync.core.kinds.values import (
 )
 from crdtsync.core.replica.replica import Applied, Replica
 from crdtsync.core.watch.event_size import slim, told_value, told_values
-from crdtsync.wire.change import Change, Kind, Op
+from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_text

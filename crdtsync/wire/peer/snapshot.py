@@ -29,8 +29,9 @@ from typing import Any, NamedTuple, Protocol
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, VALUE_KINDS, value_hash
+from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, value_hash
 from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
+from crdtsync.wire.kinds import VALUE_KINDS
 from crdtsync.wire.limits import (
     CHANGE_DEPS_MAX,
     CHANGE_OPS_MAX,

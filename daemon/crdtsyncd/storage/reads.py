@@ -37,8 +37,9 @@ from crdtsync.core.storage.interface import (
     SnapshotPartRow,
     SpaceRow,
 )
-from crdtsync.wire.change import Kind, Order
+from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 

@@ -11,8 +11,8 @@ from crdtsync.core.history.checkpoints import Checkpoints, packed_record
 from crdtsync.core.history.cuts import Closing, Cut
 from crdtsync.core.replica import restore
 from crdtsync.core.storage.long_values import LongValues
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.simulator.faults.planting import Patches, cut_fault
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.simulator.kinds import counter, log, maps, register, sets, text
 from tests.simulator.kinds.any_kind import OF_ANY_KIND
 from tests.simulator.kinds.base import Operation, SimulatedKind
@@ -26,7 +26,7 @@ KIND_OF: dict[str, SimulatedKind] = {name: kind for kind in ALL.values() for nam
 
 def kind_of(group: list[Value]) -> SimulatedKind:
     """Which kind some values are of that are one."""
-    return ALL[Kind(group[-1].kind).name.lower()]
+    return ALL[Kind(group[-1].kind).word]
 
 
 def shown(group: list[Value]) -> Any:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from crdtsync.causality import Dot
-from crdtsync.wire.change import Kind, Op
+from crdtsync.wire.change import Op
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import encode_dot
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import End, Learns, Operation, dot_of, existed, remove

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.simulator.cases import Case, Sub, named
 from tests.simulator.model import Value, require
 
@@ -123,7 +123,7 @@ class SimulatedKind:
     @property
     def name(self) -> str:
         """As agents call it."""
-        return self.kind.name.lower()
+        return self.kind.word
 
 
 def remove(case: Case, wanted: frozenset[Dot], optional: frozenset[Dot] = frozenset()) -> None:

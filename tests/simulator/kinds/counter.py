@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import unpack
+from crdtsync.wire.kinds import Kind
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import Chooser, Learns, Operation, SimulatedKind, dot_of
 from tests.simulator.model import Increment, Tally, count, require

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import UNKNOWN, Chooser, End, Learns, Operation, SimulatedKind, remove
 from tests.simulator.model import Value

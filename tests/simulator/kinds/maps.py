@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot
 from tests.simulator.cases import Case, Sub, check_value, named
 from tests.simulator.kinds.base import CONFIDENCES, Chooser, End, Learns, Operation, SimulatedKind, existed, remove

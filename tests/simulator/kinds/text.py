@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crdtsync.causality import Dot
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.simulator.cases import Case, Sub, named
 from tests.simulator.kinds.base import UNKNOWN, Chooser, Learns, Operation, SimulatedKind
 from tests.simulator.model import current, family_of, groups, require

@@ -11,20 +11,9 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.errors import InvalidEncoding, TooLarge
-from crdtsync.wire.change import (
-    HASH_BYTES,
-    NO_HASH,
-    SHORT_HASH_BYTES,
-    VALUE_KINDS,
-    Change,
-    Codec,
-    Dep,
-    Kind,
-    Op,
-    RemoveRange,
-    value_hash,
-)
+from crdtsync.wire.change import HASH_BYTES, NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import VALUE_KINDS, Kind
 from crdtsync.wire.limits import (
     CHANGE_BYTES_MAX,
     CHANGE_OPS_MAX,

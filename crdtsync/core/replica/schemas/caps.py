@@ -21,7 +21,8 @@ from crdtsync.core.crdt.entries import summary_of
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.log import remove_oldest, trim
 from crdtsync.core.kinds.values import kind_name
-from crdtsync.wire.change import Kind, Op
+from crdtsync.wire.change import Op
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.patterns import check_pattern
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.replica.replica import Effect, Replica
 
-CAPPED = frozenset({kind_name(Kind.REGISTER), kind_name(Kind.LOG)})
-"""Kinds that can have a cap."""
 KEYS_MAX = 5_000
 """Keys that a cap may leave to a pattern: to count them takes some 14 ms"""
 LOOK_MAX = 2 * KEYS_MAX

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.crdt.sliding import SLIDES, SLIDING
+from crdtsync.core.crdt.sliding import SLIDES
 from crdtsync.core.kinds.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, path_text
 from crdtsync.core.kinds.values import kind_name
 from crdtsync.errors import InvalidRequest, SchemaMismatch, TooLarge
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import JSON_KINDS, META_KINDS, SLIDING_KINDS, TTL_KINDS, Kind
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:
@@ -27,14 +27,8 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.change_draft import Draft
     from crdtsync.wire.change import Op
 
-DESCRIBED = frozenset({Kind.REGISTER, Kind.LOG, Kind.SET, Kind.MAP})
-"""Kinds whose values a JSON Schema is for."""
-MARKED = frozenset({Kind.REGISTER, Kind.LOG, Kind.MAP, Kind.BLOB})
-"""Kinds of which a write can say something about its value."""
 VERSION = "schema_version"
 """In ``meta``: the version of the schema by which a value was made."""
-ENDING = frozenset({Kind.REGISTER, Kind.LOG, Kind.BLOB})
-"""Kinds whose values may have a time to live."""
 
 
 def schema_version(args: Arguments) -> int | None:
@@ -70,12 +64,12 @@ def by_schema(draft: Draft, op: Op) -> Op:
     kind = kind_name(op.kind)
     if rules.kind is not None and kind != rules.kind:
         raise _refusal(op.key, schema, "kind", f"is to be a {rules.kind}, and this writes a {kind}")
-    if rules.marks_older and draft.schema_version is not None and op.kind in MARKED:
+    if rules.marks_older and draft.schema_version is not None and op.kind in META_KINDS:
         op = op._replace(attrs={**(op.attrs or {}), "meta": _marked(op.attrs, draft.schema_version)})
-    if rules.json is not None and not is_older and op.kind in DESCRIBED and op.value is not None:
+    if rules.json is not None and not is_older and op.kind in JSON_KINDS and op.value is not None:
         _check_value(draft, op, schema, rules.json)
-    if rules.ttl_ms is not None and op.kind in ENDING and "ttl" not in (op.attrs or {}):
-        sliding = {SLIDES: True} if rules.slides and op.kind in SLIDING else {}
+    if rules.ttl_ms is not None and op.kind in TTL_KINDS and "ttl" not in (op.attrs or {}):
+        sliding = {SLIDES: True} if rules.slides and op.kind in SLIDING_KINDS else {}
         op = op._replace(attrs={**(op.attrs or {}), "ttl": rules.ttl_ms, **sliding})
     return op
 

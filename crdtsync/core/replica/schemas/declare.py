@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import hlc_ms
 from crdtsync.core.crdt.read_policies import POLICIES
 from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, SINCE, Schema, history_cap, schema_of, since_ms
-from crdtsync.core.crdt.sliding import SLIDING
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes
 from crdtsync.core.kinds.json_schema import compiled
-from crdtsync.core.kinds.values import KIND_NAMES, kind_name
-from crdtsync.core.replica.schemas.caps import CAPPED, KEYS_MAX
-from crdtsync.core.replica.schemas.check import DESCRIBED, ENDING, schema_version
+from crdtsync.core.kinds.values import kind_name
+from crdtsync.core.replica.schemas.caps import KEYS_MAX
+from crdtsync.core.replica.schemas.check import schema_version
 from crdtsync.errors import InvalidRequest, QuotaExceeded
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import CAP_KINDS, JSON_KINDS, SLIDING_KINDS, TTL_KINDS, Kind
 from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, key_fault, shown
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.reads.operations import Reader
@@ -99,21 +99,22 @@ def _declared(args: Arguments) -> dict[str, Any]:
 def _rules(args: Arguments) -> dict[str, Any]:
     """The fields of :class:`~crdtsync.core.crdt.schemas.WriteRules`, checked; None where there is none."""
     kind, json, ttl, writers = (args.get(name) for name in ("kind", "json", "ttl", "writers"))
-    if kind is not None and kind not in KIND_NAMES.values():
-        raise InvalidRequest(f"kind must be one of {', '.join(KIND_NAMES.values())}, not {shown(kind)}")
+    words = [known.word for known in Kind]
+    if kind is not None and kind not in words:
+        raise InvalidRequest(f"kind must be one of {', '.join(words)}, not {shown(kind)}")
     if json is not None:
         found = compiled(json) if type(json) is bytes else InvalidRequest("json must be the msgpack of a JSON Schema")
         if isinstance(found, InvalidRequest):
             raise found
-        _check_goes_with(kind, "a JSON Schema", DESCRIBED)
+        _check_goes_with(kind, "a JSON Schema", JSON_KINDS)
     if ttl is not None:
         attributes({"ttl": ttl}, Parts())
-        _check_goes_with(kind, "ttl", ENDING)
+        _check_goes_with(kind, "ttl", TTL_KINDS)
     sliding = args.get("sliding")
     if sliding is not None and (type(sliding) is not bool or ttl is None):
         raise InvalidRequest("sliding must be true or false, and goes with a ttl")
     if sliding:
-        _check_goes_with(kind, "sliding", SLIDING)
+        _check_goes_with(kind, "sliding", SLIDING_KINDS)
     if writers is not None:
         if type(writers) is not list or not 0 < len(writers) <= WRITERS_MAX:
             raise InvalidRequest(f"writers must be a list of 1 to {WRITERS_MAX} names of agents")
@@ -137,17 +138,21 @@ def _caps(args: Arguments) -> dict[str, Any]:
             continue
         if type(cap) is not int or cap < 1:
             raise InvalidRequest(f"{name} must be a whole number above 0")
-        if args.get("kind") not in CAPPED:
-            raise InvalidRequest(f"{name} goes with a kind: {' or '.join(sorted(CAPPED))}")
+        if args.get("kind") not in _words(CAP_KINDS):
+            raise InvalidRequest(f"{name} goes with a kind: {' or '.join(_words(CAP_KINDS))}")
         if name == "max_entries" and args.get("kind") != kind_name(Kind.LOG) and cap > KEYS_MAX:
             raise InvalidRequest(f"{name} of a pattern of registers is {KEYS_MAX:,} keys at most")
     return caps
 
 
 def _check_goes_with(kind: object, what: str, kinds: frozenset[Kind]) -> None:
-    able = sorted(KIND_NAMES[kind] for kind in kinds)
+    able = _words(kinds)
     if kind is not None and kind not in able:
         raise InvalidRequest(f"{what} goes with {', '.join(able)}, not with {kind}")
+
+
+def _words(kinds: Iterable[Kind]) -> list[str]:
+    return sorted(kind.word for kind in kinds)
 
 
 def _check_version(before: Schema | None, plain: dict[str, Any]) -> None:

@@ -16,9 +16,10 @@ from crdtsync.core.interface import AgentFlow, AgentFrame, AgentOpened, PeerFram
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import Batch
 from crdtsync.core.watch.events import live_event
-from crdtsync.wire.change import NO_HASH, Change, Dep, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Dep, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX
 from crdtsync.wire.peer.changes import Changes
 from crdtsync.wire.peer.hello import Hello

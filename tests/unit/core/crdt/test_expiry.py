@@ -11,8 +11,9 @@ from crdtsync.core.background import expiry_reaper
 from crdtsync.core.background.expiry_reaper import EXPIRY_TAKEOVER_MS
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.errors import NoSpace
-from crdtsync.wire.change import Change, Kind, Op, value_hash
+from crdtsync.wire.change import Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.agent import Agent
 from tests.fleet.clock import START_MS
 from tests.fleet.fleet import CODEC, Fleet

@@ -23,8 +23,8 @@ from crdtsync.core.crdt.read_policies import (
     ranks_lower,
     value_key,
 )
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from tests.examples import examples
 
 ASCENDING: list[Any] = [

@@ -12,8 +12,8 @@ from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.crdt.read_policies import LWW
 from crdtsync.core.replica.schemas.declare import SCHEMAS_MAX
 from crdtsync.errors import InvalidRequest, KindMismatch, QuotaExceeded, RanksLower, Unresolved
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import encode_dot
 from tests.fleet.replicas import Site, sites
 

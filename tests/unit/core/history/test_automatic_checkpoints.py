@@ -18,8 +18,8 @@ from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, Checkpoint, pac
 from crdtsync.core.interface import Now
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import Storage
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import TTL_MS_MAX
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of

@@ -12,8 +12,9 @@ from crdtsync.core.interface import Tick
 from crdtsync.core.reads import history_scan
 from crdtsync.core.reads.sliced import LongReads
 from crdtsync.errors import NoSpace
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 from crdtsync.wire.tokens import Version, decode_dot, encode_version
 from tests.fleet.agent import Refusal

@@ -7,8 +7,8 @@ import pytest
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.kinds.counter import INCREMENT_MAX, TOTAL_MAX, Tally
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.replicas import Site, sites
 
 

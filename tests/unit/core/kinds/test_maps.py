@@ -6,8 +6,8 @@ import pytest
 
 from crdtsync.core.kinds import base
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, VersionMismatch
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX
 from tests.fleet.replicas import sites
 

@@ -7,8 +7,8 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings, VersionMismatch
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX
 from tests.fleet.replicas import Site, sites
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from crdtsync.core.kinds import base
 from crdtsync.core.kinds.sets import NAMED_BYTES_MAX, element_of, identity_of
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, TooLarge, VersionMismatch
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.replicas import sites
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from crdtsync.causality import HLC_MAX, TIME_MS_MAX
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import TTL_MS_MAX
 from crdtsync.wire.stored_values import is_storable
 from tests.fleet.fleet import Fleet

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crdtsync.core.text.marker import named_document
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.examples import examples
 from tests.fleet.fleet import fleet_of
 from tests.simulator.healing import entries_of

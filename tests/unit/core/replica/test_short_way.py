@@ -8,7 +8,8 @@ from crdtsync.core.crdt.read_context import READ_LONG_AGO
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.replica import replica as replica_module
 from crdtsync.core.storage.interface import Batch
-from crdtsync.wire.change import Kind, Op, value_hash
+from crdtsync.wire.change import Op, value_hash
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot
 from tests.fleet.replicas import Site, sites
 

@@ -9,7 +9,8 @@ import pytest
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.resolvers.backoff import ROUNDS_ALARM, ROUNDS_FREE, Backoff
-from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
+from crdtsync.wire.kinds import Kind
 
 AGENTS = (Dot(Writer(1), 1, 0), Dot(Writer(2), 1, 0))
 START_S = 1000.0

@@ -14,7 +14,7 @@ from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
 from crdtsync.core.sync.text_repair import held_elsewhere, united
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.yjs_library import text_in, whole_state
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.messages import FEATURES

@@ -16,8 +16,8 @@ from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 
 DOT = Dot(Writer(7), 1, 0)
 

@@ -16,8 +16,9 @@ from crdtsync.core.text.document import BULKY_BYTES_MIN, Document
 from crdtsync.core.text.document_cache import IDLE_S
 from crdtsync.core.text.family import families
 from crdtsync.core.text.yjs_library import fresh_updates
-from crdtsync.wire.change import NO_HASH, Change, Kind, Op, value_hash
+from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs.encoding import Steps
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, validate_slowly

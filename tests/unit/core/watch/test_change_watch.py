@@ -10,8 +10,9 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.watch import change_watch, scheduler
 from crdtsync.errors import NoSpace
-from crdtsync.wire.change import Change, Kind, Op, value_hash
+from crdtsync.wire.change import Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import CODEC
 from tests.fleet.host import Host

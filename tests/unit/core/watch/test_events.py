@@ -9,8 +9,9 @@ from pycrdt import Doc, Text
 
 from crdtsync.causality import Hlc, Writer
 from crdtsync.core.watch import change_watch
-from crdtsync.wire.change import Change, Kind, Op, value_hash
+from crdtsync.wire.change import Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.agent import Agent
 from tests.fleet.clock import START_MS
 from tests.fleet.fleet import CODEC, Fleet

@@ -16,7 +16,7 @@ from crdtsyncd.storage.schema import FORMAT
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.interface import Batch, DeadPlace, HistoryTrim
 from crdtsync.errors import StorageError
-from crdtsync.wire.change import Kind
+from crdtsync.wire.kinds import Kind
 from tests.golden.regenerate import DATABASES
 from tests.unit.daemon.counting import counters, counters_by_sum
 

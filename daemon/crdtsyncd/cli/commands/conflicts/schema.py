@@ -15,6 +15,8 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, span
 
+from crdtsync.wire.kinds import TRAITS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from crdtsync.client import Schema
 
-KINDS = ("register", "counter", "set", "map", "log", "text", "blob")
 POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 
@@ -39,7 +40,7 @@ def schema() -> None:
 @click.option(
     "--history", type=HISTORY_CAP, metavar="all|none|SIZE|DURATION", help="How much history is kept of all these keys."
 )
-@click.option("--kind", type=click.Choice(KINDS), help="The only kind that is written.")
+@click.option("--kind", type=click.Choice([kind.word for kind in TRAITS]), help="The only kind that is written.")
 @click.option("--json-schema", metavar="FILE", type=FILE, help="A JSON Schema that values must fit; - is stdin.")
 @click.option("--ttl", type=TTL, metavar="DURATION", help="How long a value lives that is written without a ttl.")
 @click.option("--sliding", is_flag=True, help="A value with that --ttl lives on when it is read.")

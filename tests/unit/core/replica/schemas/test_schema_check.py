@@ -9,8 +9,8 @@ import pytest
 from crdtsync.core.kinds.json_schema import JSON_SCHEMA_BYTES_MAX, STEPS_MAX, WORK_MAX, JsonSchema, compiled
 from crdtsync.core.replica.schemas.declare import JSON_BYTES_MAX
 from crdtsync.errors import InvalidRequest, QuotaExceeded, SchemaMismatch, TooLarge
-from crdtsync.wire.change import Kind
 from crdtsync.wire.codec import pack
+from crdtsync.wire.kinds import Kind
 from tests.fleet.clock import START_MS
 from tests.fleet.replicas import Site, sites
 
