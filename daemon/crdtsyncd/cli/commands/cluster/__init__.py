@@ -5,13 +5,9 @@ Open first: ``cluster``.
 Example: ``crdtsync cluster init`` on one host, ``crdtsync cluster invite`` on the same, and ``crdtsync cluster join
 INVITE`` on another: two hosts are one cluster.
 
-Modules:
+Beside the modules of commands:
 
-- ``fleet``: ``cluster status``
-- ``cluster``: ``init``, ``invite``, ``join``, ``members``, ``remove``, ``rotate-key``
-- ``spaces``: ``space create``, ``list``, ``drop``
-- ``agents``: ``agent create``, ``list``, ``revoke``: agents that prove their name with a key
-- ``access``: ``access grant``, ``revoke``, ``list``, ``quota``
+- ``fleet``: what ``cluster status`` shows
 
 ``cluster join --merge`` takes what this node holds along: that is ``crdtsyncd.cli.data.join_and_merge``.
 

@@ -5,16 +5,6 @@ Open first: ``counters``, the shortest.
 Example: ``crdtsync append findings '"the cache is cold"'`` prints the new length of the log, and ``crdtsync log
 findings -f`` prints each element that comes, until Ctrl-C.
 
-Modules:
-
-- ``counters``: ``incr``, ``reset``
-- ``doc``: ``doc``: print nested maps and lists, or edit them by path
-- ``logs``: ``append``, ``log``, ``trim``
-- ``maps``: ``merge``, ``drop``
-- ``sets``: ``add``, ``discard``, ``members``
-- ``text``: ``text``: print a text, or edit it by position
-- ``yjs``: ``yjs``: a port on which Yjs editors join texts
-
 Registers have their commands in ``crdtsyncd.cli.commands.keys``. What the kinds mean is in ``crdtsync.core.kinds``.
 
 May import: as all of :mod:`crdtsyncd.cli.commands`, and ``crdtsync.yjs``.

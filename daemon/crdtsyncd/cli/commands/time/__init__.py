@@ -5,11 +5,6 @@ Open first: ``checkpoints``.
 Example: ``crdtsync checkpoint create before-refactor``, then, when an agent has ruined the plan, ``crdtsync checkpoint
 restore before-refactor``.
 
-Modules:
-
-- ``checkpoints``: ``checkpoint create``, ``list``, ``show`` and ``delete``
-- ``restore``: ``checkpoint diff``, ``checkpoint restore``, ``undo``
-
 What the commands do is in ``crdtsync.client.operations``; what a point of the past is, in
 ``crdtsync.core.history.cuts``.
 

@@ -5,13 +5,8 @@ Open first: ``claims``.
 Example: ``crdtsync claim task/42 -- make report`` runs ``make report`` while no other agent of the fleet holds
 ``task/42``, and ends it if the claim is lost.
 
-Modules:
+Beside the modules of commands:
 
-- ``claims``: ``claim``, ``release``, ``claims``
-- ``tasks``: ``task``, ``tasks``, ``work``
-- ``asks``: ``ask``, ``asks``, ``answer``
-- ``presence``: ``who``
-- ``reactions``: ``on``
 - ``again``: ``--watch`` of what is a list
 - ``working``: workers that run a command for each task
 - ``children``: runs a command under a claim: its signals, its end
