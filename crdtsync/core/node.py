@@ -125,9 +125,7 @@ class Node(NodeContext):
         self._texts: dict[str, TextKeeper] = {}
         self._load()
         voter = Voter(identity, voters, storage, lambda: self.ledger.batch, now.mono_s, lambda: self.now_ms)
-        self.sync = Sync(
-            identity, self.replicas, storage, self.alarms, random, log, self.now_s, self.spaces, voter, room_bytes
-        )
+        self.sync = Sync(self, self.spaces, voter, room_bytes)
         self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)
@@ -319,12 +317,12 @@ class Node(NodeContext):
         self.desk.closed(event.conn, is_stopping=event.is_stopping)
 
     def _peer_opened(self, event: PeerOpened) -> None:
-        self.sync.opened(event.conn, event.url, event.dialled, self.now_s, self.now_ms, event.node)
+        self.sync.opened(event.conn, event.url, event.dialled, event.node)
 
     def _peer_frame(self, event: PeerFrame) -> None:
         self.desk.waits.recheck()
         try:
-            applied = self.sync.received(event.conn, event.data, self.now_s, self.now_ms)
+            applied = self.sync.received(event.conn, event.data)
         except PeerError as error:
             self.sync.outbox.closes.append((event.conn, error.message))
             self.agenda.all_now()
@@ -361,7 +359,7 @@ class Node(NodeContext):
 
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
-        self.sync.closed(event.conn, event.reason, self.now_s)
+        self.sync.closed(event.conn, event.reason)
         self.desk.waits.recheck()  # who waits for all that are reached waits for one less
         self.fleet.forget_removed()
 
@@ -383,7 +381,8 @@ class Node(NodeContext):
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
-        self.sync.set_read_only(bool(event.reason), self.now_s)
+        if not event.reason:
+            self.sync.has_room_again()
         self.alarms.set(NO_SPACE, "", event.reason)
         self._tell_health()
 
@@ -466,7 +465,7 @@ class Node(NodeContext):
         if has_watches:
             desk.watches.advance(self._durable, self.now_ms)
         are_peers_due = now_s >= agenda.soonest_s and agenda.takes(Part.PEERS, now_s)
-        sync.pump(self._applied, self._durable, now_s, not len(desk.waits), are_peers_due)
+        sync.pump(self._applied, self._durable, not len(desk.waits), are_peers_due)
         sends, closes, met = sync.outbox.take()
         batch.peers.extend(met)
         if sync.outbox.seen and batch:
@@ -493,7 +492,7 @@ class Node(NodeContext):
             applied, kept = replica.take_in(changes, self.now_ms, asked=None)
             self.received(applied)
             if not kept:
-                self.sync.ask_again(name, self.now_s)
+                self.sync.ask_again(name)
 
     def _heed_waiting(self) -> None:
         """Who waits may be waiting for just what has happened."""
@@ -521,8 +520,8 @@ class Node(NodeContext):
         if agenda.takes(Part.TEXTS, now_s):
             self._keep_texts()
         if agenda.takes(Part.SNAPSHOTS, now_s):
-            self.sync.transfers.taker.go_on(now_s)
-            applied = self.sync.conclude(now_s, self.now_ms)
+            self.sync.transfers.taker.go_on()
+            applied = self.sync.conclude()
             self._tell_merges()
             self.received(applied)
         if agenda.takes(Part.RECORDS, now_s):
@@ -664,7 +663,7 @@ class Node(NodeContext):
         ]
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
         self.sync.ballots.reload(self.now_s)
-        self.sync.reload(self.now_s, "" if isinstance(refusal, NoSpace) else refusal.message)
+        self.sync.reload("" if isinstance(refusal, NoSpace) else refusal.message)
         self.desk.reload(self.replicas, refusal)
         self.spaces.reload()
         self.fleet.reload()

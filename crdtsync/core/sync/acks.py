@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, flatten, merge
 from crdtsync.core.peers.outbox import Outbox
@@ -13,6 +13,9 @@ from crdtsync.errors import PeerError
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_DEPS_MAX
 from crdtsync.wire.peer.changes import Ack, SpaceAck, Want
+
+if TYPE_CHECKING:
+    from crdtsync.core.node_context import NodeContext
 
 ACK_DELAY_S = 0.05
 """How long acknowledgements are collected for peers that are not waiting for them."""
@@ -29,22 +32,22 @@ ACK_WRITERS_MAX = 20_000
 class Acknowledger:
     """Tells peers what this node has, and takes in what they say that they have."""
 
-    def __init__(self, replicas: Mapping[str, Replica], outbox: Outbox) -> None:
-        self._replicas = replicas
+    def __init__(self, node: NodeContext, outbox: Outbox) -> None:
+        self._node = node
         self._outbox = outbox
 
     # -- what this node has ------------------------------------------------------------------------------------
 
-    def note(self, link: Link, here: SpaceLink, news: list[Applied], now_s: float) -> None:
+    def note(self, link: Link, here: SpaceLink, news: list[Applied]) -> None:
         """A space has changed here, by the commit under way."""
         for item in news:
             here.ack_writers.add(item.change.writer)
         if news and link.ack_due_s is None:
-            link.ack_due_s = now_s + ACK_DELAY_S
+            link.ack_due_s = self._node.now_s + ACK_DELAY_S
 
-    @staticmethod
-    def owe(link: Link, now_s: float, is_patient: bool) -> None:
+    def owe(self, link: Link, is_patient: bool) -> None:
         """Changes have come that must be acknowledged: with this turn, or, to one who is patient, soon."""
+        now_s = self._node.now_s
         due_s = now_s + ACK_PATIENCE_S if is_patient else now_s
         if link.ack_due_s is None or due_s < link.ack_due_s:
             link.ack_due_s = due_s
@@ -62,17 +65,17 @@ class Acknowledger:
         link.introduced[replica.name] = dict(replica.vector)
         self._outbox.send(link, Want(replica.name, replica.epoch, replica.frontier))
 
-    @staticmethod
-    def want(link: Link, space: str, now_s: float) -> None:
+    def want(self, link: Link, space: str) -> None:
         """Ask soon for what was dropped, once."""
-        link.wants.setdefault(space, now_s + WANT_INTERVAL_S)
+        link.wants.setdefault(space, self._node.now_s + WANT_INTERVAL_S)
 
     def send_due(self, link: Link, now_s: float) -> None:
         """Send what is due over a connection."""
         for name, due_s in list(link.wants.items()):
             if now_s >= due_s:
                 del link.wants[name]
-                self._outbox.send(link, Want(name, self._replicas[name].epoch, self._replicas[name].frontier))
+                replica = self._node.replicas[name]
+                self._outbox.send(link, Want(name, replica.epoch, replica.frontier))
         if link.ack_due_s is None or now_s < link.ack_due_s:
             return
         link.ack_due_s = None
@@ -85,7 +88,7 @@ class Acknowledger:
                 if spaces and (len(spaces) >= ACK_SPACES_MAX or writers > ACK_WRITERS_MAX):
                     link.ack_due_s = now_s  # the rest with the next turn
                     break
-                replica = self._replicas[name]
+                replica = self._node.replicas[name]
                 vector: VersionVector = {writer: replica.vector[writer] for writer in here.ack_writers}
                 spaces.append(SpaceAck(name, replica.epoch, vector, cut_of(replica.vector), digest_of(replica)))
                 here.ack_writers = set()
@@ -105,7 +108,7 @@ class Acknowledger:
         offered: list[tuple[SpaceLink, Replica]] = []
         differing: list[Replica] = []
         for part in ack.spaces:
-            replica, here = self._replicas.get(part.space), link.spaces.get(part.space)
+            replica, here = self._node.replicas.get(part.space), link.spaces.get(part.space)
             if replica is None or here is None or part.epoch != replica.epoch:
                 continue
             self._take_in(peer, here, part)

@@ -9,15 +9,18 @@ lacks it after a delay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Writer, covers
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.relay_tree import Relaying
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.snapshot_server import Giver
 from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
+
+if TYPE_CHECKING:
+    from crdtsync.core.node_context import NodeContext
 
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
 """Changes sent to a peer and not acknowledged."""
@@ -28,55 +31,47 @@ RELAY_DELAY_S = 1.0
 
 
 class Feeder:
-    """Feeds every peer of a node. ``node`` is this node's id."""
+    """Feeds every peer of a node."""
 
-    def __init__(
-        self,
-        node: str,
-        replicas: Mapping[str, Replica],
-        storage: Storage,
-        giver: Giver,
-        outbox: Outbox,
-        relaying: Relaying,
-    ) -> None:
+    def __init__(self, node: NodeContext, giver: Giver, outbox: Outbox, relaying: Relaying) -> None:
+        self._node = node
         self._relaying = relaying
         self.is_patient = False
         """Whether nobody here, or at who sent it, waits for what is sent in this turn to be acknowledged."""
-        self._node = node
-        self._replicas = replicas
-        self._storage = storage
         self._giver = giver
         self._outbox = outbox
 
-    def reconsider(self, here: SpaceLink, replica: Replica, now_s: float) -> None:
+    def reconsider(self, here: SpaceLink, replica: Replica) -> None:
         """A peer that was offered a snapshot has got on, by another's perhaps: the log may do by now."""
         if self._giver.is_served_by_log(here, replica):
             self.rewind(here, replica)
         else:
-            here.offer_due_s = min(here.offer_due_s, now_s + RELAY_DELAY_S)
+            here.offer_due_s = min(here.offer_due_s, self._node.now_s + RELAY_DELAY_S)
 
     def rewind(self, here: SpaceLink, replica: Replica) -> None:
         """Set the cursor to the first change that the peer lacks. What it knows covers the log's floor."""
         here.offered = False
-        here.position = self._storage.position_missing(replica.id, here.known, replica.vector)
+        here.position = self._missing(here, replica)
+
+    def _missing(self, here: SpaceLink, replica: Replica) -> int:
+        """The position before the first change that a peer lacks."""
+        return self._node.storage.position_missing(replica.id, here.known, replica.vector)
 
     def rewind_to_lacking(self, link: Link, replica: Replica) -> None:
         """A peer wants to be relayed what was left to others so far."""
         here = link.spaces[replica.name]
         if not here.offered and not here.stopped:
-            here.position = min(here.position, self._storage.position_missing(replica.id, here.known, replica.vector))
+            here.position = min(here.position, self._missing(here, replica))
             link.busy.add(replica.name)
 
-    def push(
-        self, link: Link, here: SpaceLink, replica: Replica, news: Iterable[Applied], durable: int, now_s: float
-    ) -> None:
+    def push(self, link: Link, here: SpaceLink, replica: Replica, news: Iterable[Applied], durable: int) -> None:
         """Send the next of what a peer lacks of one space: ``news`` of the commit under way, or a slice of the log.
 
         ``durable`` is the log position before that commit.
         """
         if here.offered:
             if link.sent_bytes - link.acked_bytes < CREDIT_BYTES_MAX:
-                link.sent_bytes += self._giver.serve(link, here, replica, durable, now_s)
+                link.sent_bytes += self._giver.serve(link, here, replica, durable)
             return
         if here.position < durable:
             self._walk(link, here, replica, durable)
@@ -95,7 +90,7 @@ class Feeder:
         """Send a slice of the log."""
         if link.sent_bytes - link.acked_bytes >= CREDIT_BYTES_MAX:
             return
-        rows = self._storage.log(replica.id, here.position, SLICE_BYTES_MAX, FRAME_CHANGES_MAX)
+        rows = self._node.storage.log(replica.id, here.position, SLICE_BYTES_MAX, FRAME_CHANGES_MAX)
         bodies = [row.body for row in rows if self._lacks(link, here, replica, row.writer, row.seq, row.position)]
         here.position = rows[-1].position if rows else durable  # positions of merged snapshots hold no change
         self._send_changes(link, replica, bodies)
@@ -106,7 +101,7 @@ class Feeder:
             return False  # it has this one, or an earlier one was left to others, and so is this
         if writer != replica.writer and position > here.relay_until:
             origin = replica.origins.get(writer)
-            if origin is not None and origin[0] != self._node and self._is_left(link, replica, origin[0]):
+            if origin is not None and origin[0] != self._node.identity.node and self._is_left(link, replica, origin[0]):
                 return False
         here.known[writer] = seq
         return True
@@ -131,20 +126,20 @@ class Feeder:
 
     # -- relaying --------------------------------------------------------------------------------------------
 
-    def check_relays(self, peers: Iterable[Peer], now_s: float) -> None:
+    def check_relays(self, peers: Iterable[Peer]) -> None:
         """Where a peer has made no progress on what was left to others, bring it ourselves."""
         for peer in peers:
             if peer.link is None:
                 continue
             link = peer.link
             for name in sorted(link.unsettled):
-                here, replica = link.spaces[name], self._replicas[name]
+                here, replica = link.spaces[name], self._node.replicas[name]
                 link.busy.add(name)
                 if here.stopped or here.offered:
                     continue
                 if here.mark_position != replica.position or here.mark_vector:
                     self._check_relay(peer, here, replica)
-                self._giver.check(link, here, replica, now_s)
+                self._giver.check(link, here, replica)
                 if here.mark_position == replica.position and not here.mark_vector and not here.floor_lag:
                     link.unsettled.discard(name)
 
@@ -159,7 +154,7 @@ class Feeder:
             lacking = [w for w, seq in here.mark_vector.items() if here.known.get(w, 0) < seq and w in replica.origins]
             assert peer.link is not None
             self._relaying.lacked(peer.link, replica.name, {replica.origins[w][0] for w in lacking})
-            here.position = min(here.position, self._storage.position_missing(replica.id, here.known, replica.vector))
+            here.position = min(here.position, self._missing(here, replica))
         here.progressed = False
 
     # -- when ------------------------------------------------------------------------------------------------
@@ -172,7 +167,7 @@ class Feeder:
             here = link.spaces[name]
             if here.stopped:
                 continue
-            durable_position = durable.get(name, self._replicas[name].position)
+            durable_position = durable.get(name, self._node.replicas[name].position)
             if self._giver.can_serve(here, durable_position) if here.offered else here.position < durable_position:
                 return True
         return False

@@ -7,7 +7,7 @@ peers are told both, so that also what nobody writes to is compared: after each 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.transfer import Take
 
 if TYPE_CHECKING:
-    from crdtsync.core.alarms import Alarms
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.outbox import Outbox
     from crdtsync.core.peers.peer_state import Link, SpaceLink
     from crdtsync.core.replica.replica import Replica
@@ -36,21 +36,14 @@ REPAIR_WAIT_S = 600.0
 REPAIR_WAIT_S_MAX = 86_400.0
 """The longest that the next repair with one peer waits."""
 
-Log = Callable[..., None]
-
 
 class Comparer:
     """What the spaces of a node add up to, and which peers differ."""
 
-    def __init__(
-        self, replicas: Mapping[str, Replica], links: Mapping[int, Link], outbox: Outbox, alarms: Alarms, log: Log,
-        taker: Taker,
-    ) -> None:  # fmt: skip
-        self._replicas = replicas
+    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox, taker: Taker) -> None:
+        self._node = node
         self._links = links
         self._outbox = outbox
-        self._alarms = alarms
-        self._log = log
         self._taker = taker
         self.is_on = True
         """Simulated fleets switch it off: what they look for must not be mended before they have looked."""
@@ -67,26 +60,26 @@ class Comparer:
         self._own.pop(name, None)
         self._repairs = {key: found for key, found in self._repairs.items() if key[0] != name}
         if self._differing.pop(name, None):
-            self._alarms.clear(DIVERGENCE, name)
+            self._node.alarms.clear(DIVERGENCE, name)
 
     def reload(self) -> None:
         """The replicas have been read anew from disk."""
         self._own.clear()
 
-    def note(self, names: Iterable[str], now_s: float) -> None:
+    def note(self, names: Iterable[str]) -> None:
         """Something has happened in these spaces, or somebody new is there to compare them with."""
         for name in names if self.is_on else ():
-            self._due_s[name] = now_s + QUIET_S
+            self._due_s[name] = self._node.now_s + QUIET_S
             self._due_s.move_to_end(name)
             self._unfinished_s.pop(name, None)
             self._own.pop(name, None)
 
     # -- what this node has ------------------------------------------------------------------------------------
 
-    def run(self, now_s: float) -> None:
+    def run(self) -> None:
         """Work on what is due, for a moment."""
-        for name in self._take_due(now_s):
-            replica = self._replicas.get(name)
+        for name in self._take_due():
+            replica = self._node.replicas.get(name)
             links = self._asking(name)
             if replica is None or not links:
                 continue
@@ -94,7 +87,7 @@ class Comparer:
             texts = texts_digest(replica.documents, SLICE_DOCUMENTS_MAX) if has_texts else NO_TEXTS
             digest = digest_of(replica)
             if texts is None or not digest:
-                self._unfinished_s[name] = now_s + SLICE_INTERVAL_S
+                self._unfinished_s[name] = self._node.now_s + SLICE_INTERVAL_S
                 continue
             own = Digests(name, replica.epoch, cut_of(replica.vector), digest, texts)
             self._own[name] = own
@@ -103,9 +96,10 @@ class Comparer:
                 if here.told != own:
                     here.told = own
                     self._outbox.send(link, own)
-                self._compare(link, here, replica, now_s)
+                self._compare(link, here, replica)
 
-    def _take_due(self, now_s: float) -> list[str]:
+    def _take_due(self) -> list[str]:
+        now_s = self._node.now_s
         due = [name for name, due_s in self._unfinished_s.items() if due_s <= now_s]
         for name in due:
             del self._unfinished_s[name]
@@ -133,12 +127,12 @@ class Comparer:
 
     # -- what a peer has ---------------------------------------------------------------------------------------
 
-    def heard(self, link: Link, here: SpaceLink, replica: Replica, message: Digests, now_s: float) -> None:
+    def heard(self, link: Link, here: SpaceLink, replica: Replica, message: Digests) -> None:
         """A peer says what it has."""
         here.heard = message
-        self._compare(link, here, replica, now_s)
+        self._compare(link, here, replica)
 
-    def _compare(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
+    def _compare(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         theirs, own = here.heard, self._own.get(replica.name)
         if theirs is None or theirs.epoch != replica.epoch or theirs.cut != cut_of(replica.vector):
             return
@@ -146,14 +140,14 @@ class Comparer:
         if not digest:
             return  # it is due again when it is known
         if theirs.digest != digest:
-            self.differs(link, replica, now_s)
+            self.differs(link, replica)
         elif own is not None and own.cut == theirs.cut and own.digest == theirs.digest:
             if own.texts != theirs.texts:
-                self.differs(link, replica, now_s, is_order=True)
+                self.differs(link, replica, is_order=True)
             else:
                 self._agrees(link, replica.name)
 
-    def differs(self, link: Link, replica: Replica, now_s: float, is_order: bool = False) -> None:
+    def differs(self, link: Link, replica: Replica, is_order: bool = False) -> None:
         """A peer holds the same changes and another state. ``is_order``: perhaps the same characters in another order,
         as late edits of a compacted text may leave them until all load one state. That is nobody's fault, so nobody is
         told before it was tried to mend it.
@@ -161,20 +155,23 @@ class Comparer:
         assert link.hello is not None
         name, peer = replica.name, link.hello
         self._differing.setdefault(name, set()).add(peer.node)
-        if self._repair(link, replica, now_s) and is_order:
+        if self._repair(link, replica) and is_order:
             return
-        self._alarms.raise_once(DIVERGENCE, name, f"space {name}: {peer.name} holds the same changes but another state")
+        self._node.alarms.raise_once(
+            DIVERGENCE, name, f"space {name}: {peer.name} holds the same changes but another state"
+        )
 
-    def _repair(self, link: Link, replica: Replica, now_s: float) -> bool:
+    def _repair(self, link: Link, replica: Replica) -> bool:
         """Begin to mend the difference, unless it was tried lately."""
+        now_s = self._node.now_s
         name, peer = replica.name, link.hello
         if peer is None or not self.is_on or not (link.takes(Digests) and link.takes(Take)):
             return False
         due_s, wait_s = self._repairs.get((name, peer.node), (0.0, REPAIR_WAIT_S))
-        if now_s < due_s or not self._taker.want_repair(link, replica, now_s):
+        if now_s < due_s or not self._taker.want_repair(link, replica):
             return False
         self._repairs[name, peer.node] = (now_s + wait_s, min(2 * wait_s, REPAIR_WAIT_S_MAX))
-        self._log("repair_started", level="warning", space=name, peer=peer.name)
+        self._node.log("repair_started", level="warning", space=name, peer=peer.name)
         return True
 
     def is_differing(self, name: str, node: str) -> bool:
@@ -188,5 +185,5 @@ class Comparer:
         differing.discard(link.peer_node)
         if not differing:
             del self._differing[name]
-            self._alarms.clear(DIVERGENCE, name)
-            self._log("divergence_over", space=name)
+            self._node.alarms.clear(DIVERGENCE, name)
+            self._node.log("divergence_over", space=name)

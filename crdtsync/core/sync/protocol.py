@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crdtsync.causality import Frontier, Writer
 from crdtsync.core.alarm_catalogue import FORK, alarm_of
-from crdtsync.core.alarms import Alarms
-from crdtsync.core.identity import Identity
 from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.card_gossip import CardNews
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
@@ -29,7 +27,6 @@ from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.peers.topology import Meshwork
 from crdtsync.core.peers.voter import Voter
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.storage.interface import Storage
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer
@@ -56,14 +53,14 @@ from crdtsync.wire.peer.values import Intact, Spoilt
 from crdtsync.wire.peer.votes import Vote, Voted
 
 if TYPE_CHECKING:
-    from random import Random
+    from crdtsync.core.node_context import NodeContext
 
 UNHEARD_WRITERS_MAX = 1_000
 """That a peer said to have changes of, and that are not known here, remembered when it goes."""
 
 Log = Callable[..., None]
-Handler = Callable[[Link, Any, float, int], list[Applied] | None]
-"""Handles a message of one class from a connection, at ``now_s`` and ``now_ms``; the changes that it could apply."""
+Handler = Callable[[Link, Any], list[Applied] | None]
+"""Handles a message of one class from a connection; the changes that it could apply."""
 
 _OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain | Spoilt | Intact
 
@@ -88,46 +85,31 @@ class Sync:
     it: no change, no frontier, no digest. What syncs on a connection is in ``link.spaces``, and only that.
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        replicas: dict[str, Replica],
-        storage: Storage,
-        alarms: Alarms,
-        random: Random,
-        log: Log,
-        now_s: float,
-        audience: SpaceAccess,
-        voter: Voter,
-        room_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, node: NodeContext, audience: SpaceAccess, voter: Voter, room_bytes: int | None = None) -> None:
+        identity, replicas = node.identity, node.replicas
+        self._node = node
         self.replicas = replicas
         self._audience = audience
-        self.log = log
-        self.alarms = alarms
         self.outbox = Outbox()
         self.liveness = Liveness(self.outbox)
-        self.contacts = Contacts(identity, storage.peers(), alarms, self.outbox, log)
+        self.contacts = Contacts(identity, node.storage.peers(), node.alarms, self.outbox, node.log)
         self.links = self.contacts.links
         self.peers = self.contacts.peers
         self.dials = self.contacts.dials
-        self.read_only = False
         self.received_count = 0
         self._check_due_s = 0.0
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
         self._is_hurried = False
-        self.transfers = Transfers(
-            replicas, storage, alarms, random, log, self.links, self.outbox.send, now_s, room_bytes
-        )
+        self.transfers = Transfers(node, self.links, self.outbox.send, room_bytes)
         self.mesh = Meshwork(
             identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX,
             audience.is_member,
         )  # fmt: skip
-        self.feeder = Feeder(identity.node, replicas, storage, self.transfers.giver, self.outbox, self.mesh.relaying)
-        self._acks = Acknowledger(replicas, self.outbox)
-        self.comparer = Comparer(replicas, self.links, self.outbox, alarms, log, self.transfers.taker)
-        self.value_repair = ValueRepair(replicas, self.links, self.outbox, alarms)
+        self.feeder = Feeder(node, self.transfers.giver, self.outbox, self.mesh.relaying)
+        self._acks = Acknowledger(node, self.outbox)
+        self.comparer = Comparer(node, self.links, self.outbox, self.transfers.taker)
+        self.value_repair = ValueRepair(node, self.links, self.outbox)
         self.forks = ForkSearch(self.outbox)
         self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
@@ -135,10 +117,10 @@ class Sync:
         self.ballots = Ballots(voter, self.outbox, self.links, self.peers)
         self.cards = CardNews(identity, self.links, self.outbox, self.mesh.routes)
         self._handlers: dict[type[Message], Handler] = {
-            Health: lambda link, health, _now_s, _now_ms: self.health.heard(link, health),
-            Cards: lambda link, cards, _now_s, _now_ms: self.cards.heard(link, cards),
-            Vote: lambda link, vote, now_s, _now_ms: self.ballots.asked(link, vote, now_s),
-            Voted: lambda link, voted, now_s, _now_ms: self.ballots.answered(link, voted, now_s),
+            Health: self.health.heard,
+            Cards: self.cards.heard,
+            Vote: lambda link, vote: self.ballots.asked(link, vote, node.now_s),
+            Voted: lambda link, voted: self.ballots.answered(link, voted, node.now_s),
             Hello: self._hello,
             Changes: self.changes,
             Ack: self._ack,
@@ -149,12 +131,12 @@ class Sync:
             Take: self._take,
             Part: self._snapshot_part,
             Resolvers: self._resolvers,
-            Probe: self._probe,
+            Probe: lambda link, probe: self.liveness.answer(link, probe, node.now_ms),
             Probed: self._probed,
             Relays: self._relays,
-            Ask: self._ask,
-            Holding: self._holding,
-            Reached: self._reached,
+            Ask: lambda link, ask: self.mesh.inquiries.asked(link, ask, node.now_s),
+            Holding: lambda link, holding: self.mesh.inquiries.answered(link, holding, node.now_s),
+            Reached: self.mesh.routes.heard,
             Digests: self._digests,
             Removed: self._removed,
             Sample: self._sample,
@@ -167,18 +149,18 @@ class Sync:
 
     # -- connections -------------------------------------------------------------------------------------
 
-    def opened(self, conn: int, url: str, dialled: bool, now_s: float, now_ms: int, node: str = "") -> None:
+    def opened(self, conn: int, url: str, dialled: bool, node: str = "") -> None:
         """A connection stands: introduce ourselves. ``node``: whose key the other side has proven to have."""
         public = [replica for _, replica in sorted(self.replicas.items()) if self._audience.is_public(replica.name)]
         public.sort(key=lambda replica: replica.name != CLUSTER_SPACE)
-        self.contacts.opened(Link(conn, url, dialled, now_s, node), public, now_ms)
+        self.contacts.opened(Link(conn, url, dialled, self._node.now_s, node), public, self._node.now_ms)
 
-    def closed(self, conn: int, reason: str, now_s: float) -> None:
+    def closed(self, conn: int, reason: str) -> None:
         """A connection is gone."""
         link = self.links.pop(conn, None)
         if link is None or link.hello is None:
             return
-        self.transfers.taker.closed(link, now_s)
+        self.transfers.taker.closed(link)
         peer = self.peers[link.hello.node]
         if peer.link is link:
             self._forget_unheard(peer)
@@ -193,7 +175,7 @@ class Sync:
             if replica is not None and len(vector) > len(replica.vector) + UNHEARD_WRITERS_MAX:
                 peer.acked[name] = {writer: seq for writer, seq in vector.items() if writer in replica.vector}
 
-    def received(self, conn: int, data: bytes, now_s: float, now_ms: int) -> list[Applied]:
+    def received(self, conn: int, data: bytes) -> list[Applied]:
         """Handle one message. Returns the changes that could be applied.
 
         :raises PeerError: the connection must be closed, with this reason.
@@ -207,19 +189,19 @@ class Sync:
         except InvalidEncoding as error:
             raise PeerError(error.message) from None
         if link.hello is not None:
-            self.peers[link.hello.node].last_seen_ms = now_ms
+            self.peers[link.hello.node].last_seen_ms = self._node.now_ms
         elif not isinstance(message, Hello):
             raise PeerError("the first message of a connection must be a hello")
-        return [] if message is None else self._handlers[type(message)](link, message, now_s, now_ms) or []
+        return [] if message is None else self._handlers[type(message)](link, message) or []
 
-    def _hello(self, link: Link, hello: Hello, now_s: float, now_ms: int) -> None:
+    def _hello(self, link: Link, hello: Hello) -> None:
         if link.hello is not None:
             raise PeerError("a second hello on one connection")
-        self.contacts.introduced(link, hello, now_ms)
+        self.contacts.introduced(link, hello, self._node.now_ms)
         told = set(link.introduced)
         for name, (epoch, frontier) in sorted(hello.spaces.items()):
             if name in told and self._audience.may_hold(name, hello.node):
-                self._start(link, self.replicas[name], epoch, frontier, now_s)
+                self._start(link, self.replicas[name], epoch, frontier)
         link.unintroduced.extend(
             name for name in sorted(self.replicas) if name not in told and self._audience.may_hold(name, hello.node)
         )
@@ -227,10 +209,10 @@ class Sync:
         self.mesh.routes.is_stale = True
         self.resolver_news.is_stale = True
         self.health.introduced(link)
-        self.ballots.introduced(now_s)
+        self.ballots.introduced(self._node.now_s)
         self.cards.introduced(link)
 
-    def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier, now_s: float) -> None:
+    def _start(self, link: Link, replica: Replica, epoch: int, frontier: Frontier) -> None:
         """Begin, or begin again, to sync one space from what the peer says that it has.
 
         With another epoch there is nothing to do: the cluster's records are on their way to one of the two, which will
@@ -248,7 +230,7 @@ class Sync:
         link.unsettled.add(replica.name)
         self.resolver_news.is_stale = True
         self.peers[link.hello.node].acked[replica.name] = dict(known)
-        self.comparer.note([replica.name], now_s)
+        self.comparer.note([replica.name])
         if is_first:
             self.cards.introduced(link)
             self._acks.note_since_introduction(link, replica)
@@ -260,8 +242,8 @@ class Sync:
             if here.stopped:
                 return
         else:
-            self._is_whole(link, replica, now_s)
-        if not self.transfers.giver.withholds(link, here, replica, now_s):
+            self._is_whole(link, replica)
+        if not self.transfers.giver.withholds(link, here, replica):
             self.feeder.rewind(here, replica)
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -279,16 +261,16 @@ class Sync:
             return None
         return here, replica
 
-    def changes(self, link: Link, message: Changes, now_s: float, now_ms: int) -> list[Applied]:
+    def changes(self, link: Link, message: Changes) -> list[Applied]:
         """Take in changes of a peer that has introduced itself; what could be applied of them."""
         self._stir(link, message.space)
         size_bytes = sum(map(len, message.bodies))
-        if self.read_only:
+        if self._node.read_only:
             link.dropped_bytes += size_bytes
             link.dropped_spaces.add(message.space)
             return []
         link.received_bytes += size_bytes
-        self.owe_ack(link, now_s, message.is_patient)
+        self.owe_ack(link, message.is_patient)
         synced = self._synced(link, message)
         if synced is None:
             return []
@@ -302,7 +284,7 @@ class Sync:
                     continue  # perhaps of the other branch
                 is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
                 try:
-                    done, kept = replica.receive(change, now_ms)
+                    done, kept = replica.receive(change, self._node.now_ms)
                 except ForkDetected as error:
                     self._forked(link, message.space, error)
                     if here.stopped:
@@ -310,38 +292,38 @@ class Sync:
                     continue  # what does not build on it may come
                 applied += done
                 if replica.unknown is not None:
-                    kept = self._seek_document(link, here, replica, applied, now_s, now_ms) and kept
+                    kept = self._seek_document(link, here, replica, applied) and kept
                 if seq <= replica.vector.get(writer, 0):
                     here.ack_writers.add(writer)  # a repeat too: who sent it does not know that it is here
                 if not kept:
-                    self._acks.want(link, replica.name, now_s)
+                    self._acks.want(link, replica.name)
                     continue  # and nothing is noted of it: its writer may be made up
-                self._came(link, replica, change, now_ms, is_new=is_new)
+                self._came(link, replica, change, is_new=is_new)
                 if seq > here.known.get(writer, 0):
                     here.known[writer] = seq
         except InvalidEncoding as error:
-            self.log("change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message)
+            self._node.log(
+                "change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message
+            )
             self.outbox.close(link, error.message)
         self.mesh.relaying.answer(link)
         return applied
 
-    def owe_ack(self, link: Link, now_s: float, is_patient: bool) -> None:
+    def owe_ack(self, link: Link, is_patient: bool) -> None:
         """Changes have come over a connection, from one who waits for the acknowledgement or not."""
         self._is_hurried |= not is_patient
-        self._acks.owe(link, now_s, is_patient)
+        self._acks.owe(link, is_patient)
 
-    def _came(self, link: Link, replica: Replica, change: Change, now_ms: int, *, is_new: bool) -> None:
+    def _came(self, link: Link, replica: Replica, change: Change, *, is_new: bool) -> None:
         writer, seq = change.writer, change.seq
         origin = change.origin or replica.origins.get(writer)
         if origin is not None:
             self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
         if is_new:
-            replica.arrivals.note(writer, seq, link.peer_node, now_ms)
+            replica.arrivals.note(writer, seq, link.peer_node, self._node.now_ms)
         self.received_count += 1
 
-    def _seek_document(
-        self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied], now_s: float, now_ms: int
-    ) -> bool:
+    def _seek_document(self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied]) -> bool:
         """An edit came for a text that is not held here: get that from the peer, or skip the edit if it cannot be had.
 
         False: the edit must be asked for again.
@@ -349,100 +331,100 @@ class Sync:
         kept = True
         while replica.unknown is not None and kept:
             change, document = replica.unknown
-            answer = self.transfers.taker.want_document(link, here, replica, document, now_s)
+            answer = self.transfers.taker.want_document(link, here, replica, document)
             if answer is not None:
                 return answer
             replica.texts.skip_document(document)
-            done, kept = replica.receive(change, now_ms)
+            done, kept = replica.receive(change, self._node.now_ms)
             applied.extend(done)
         return kept
 
-    def _offered(self, link: Link, offer: Offer, now_s: float, _now_ms: int) -> None:
+    def _offered(self, link: Link, offer: Offer) -> None:
         self._stir(link, offer.space)
         synced = self._synced(link, offer)
         if synced is not None:
-            self.transfers.taker.hear_offer(link, *synced, now_s)
+            self.transfers.taker.hear_offer(link, *synced)
 
-    def _take(self, link: Link, take: Take, now_s: float, _now_ms: int) -> None:
+    def _take(self, link: Link, take: Take) -> None:
         self._stir(link, take.space)
         synced = self._synced(link, take)
         if synced is not None:
-            self.transfers.giver.take(link, *synced, take, now_s)
+            self.transfers.giver.take(link, *synced, take)
 
-    def _snapshot_part(self, link: Link, part: Part, now_s: float, now_ms: int) -> list[Applied]:
+    def _snapshot_part(self, link: Link, part: Part) -> list[Applied]:
         self._stir(link, part.space)
-        if self.read_only and part.data:
+        if self._node.read_only and part.data:
             link.dropped_bytes += len(part.data)
             return []
         if part.data:
             link.received_bytes += len(part.data)
-            link.ack_due_s = now_s
+            link.ack_due_s = self._node.now_s
         synced = self._synced(link, part)
         if synced is None:
             return []
         here, replica = synced
-        self.transfers.taker.part(link, here, replica, part, now_s)
-        return self.conclude(now_s, now_ms)
+        self.transfers.taker.part(link, here, replica, part)
+        return self.conclude()
 
-    def conclude(self, now_s: float, now_ms: int) -> list[Applied]:
+    def conclude(self) -> list[Applied]:
         """Merge the snapshots that are whole, if nobody contradicts them. What followed of changes that waited."""
         applied: list[Applied] = []
-        for name in self.transfers.taker.checked(now_s):
-            applied += self._conclude(name, now_s, now_ms)
+        for name in self.transfers.taker.checked():
+            applied += self._conclude(name)
         return applied
 
-    def _conclude(self, name: str, now_s: float, now_ms: int) -> list[Applied]:
+    def _conclude(self, name: str) -> list[Applied]:
         taker, replica = self.transfers.taker, self.replicas[name]
         receipt = taker.receipts[name]
         link, before = receipt.link, dict(replica.vector)
         try:
-            merged = taker.conclude(name, now_s, now_ms)
+            merged = taker.conclude(name)
         except ForkDetected as error:
             self._forked(link, name, error)
             return []
         if merged is None:
             return []
         came = {writer: replica.vector[writer] for writer in merged.advanced}
-        replica.arrivals.merged(before, came, receipt.node, now_ms)
+        replica.arrivals.merged(before, came, receipt.node, self._node.now_ms)
         if not merged.kept and link is not None:
-            self._acks.want(link, name, now_s)
+            self._acks.want(link, name)
         return merged.applied
 
-    def _sample(self, link: Link, sample: Sample, _now_s: float, _now_ms: int) -> None:
+    def _sample(self, link: Link, sample: Sample) -> None:
         synced = self._synced(link, sample)
         if synced is not None:
             self.outbox.send(link, answer(synced[1], sample))
 
-    def _sampled(self, link: Link, sampled: Sampled, now_s: float, now_ms: int) -> list[Applied]:
+    def _sampled(self, link: Link, sampled: Sampled) -> list[Applied]:
         synced = self._synced(link, sampled)
         if synced is None:
             return []
         self.transfers.taker.sampled(link, synced[1], sampled)
-        return self.conclude(now_s, now_ms)
+        return self.conclude()
 
-    def _spoilt(self, link: Link, spoilt: Spoilt, _now_s: float, _now_ms: int) -> None:
+    def _spoilt(self, link: Link, spoilt: Spoilt) -> None:
         synced = self._synced(link, spoilt)
         if synced is not None:
             self.value_repair.asked(link, synced[1], spoilt)
 
-    def _intact(self, link: Link, intact: Intact, now_s: float, _now_ms: int) -> None:
+    def _intact(self, link: Link, intact: Intact) -> None:
         synced = self._synced(link, intact)
-        if synced is not None and not self.read_only:
-            self.value_repair.came(synced[1], intact, now_s)
+        if synced is not None and not self._node.read_only:
+            self.value_repair.came(synced[1], intact)
 
-    def _ack(self, link: Link, ack: Ack, now_s: float, _now_ms: int) -> None:
+    def _ack(self, link: Link, ack: Ack) -> None:
         """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
         assert link.hello is not None
         for part in ack.spaces:
             self._stir(link, part.space)
         offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
         for here, replica in offered:
-            self.feeder.reconsider(here, replica, now_s)
+            self.feeder.reconsider(here, replica)
         for part in ack.spaces:
             self._doubt(link, part.space)
         for replica in differing:
             if not link.spaces[replica.name].forked:
-                self.comparer.differs(link, replica, now_s)
+                self.comparer.differs(link, replica)
         self.heard_ack = not (offered or differing)
 
     def _doubt(self, link: Link, space: str) -> None:
@@ -451,56 +433,42 @@ class Sync:
         for writer in here.forked if here is not None else ():
             self.peers[link.peer_node].acked.get(space, {}).pop(writer, None)
 
-    def _digests(self, link: Link, digests: Digests, now_s: float, _now_ms: int) -> None:
+    def _digests(self, link: Link, digests: Digests) -> None:
         synced = self._synced(link, digests)
         if synced is not None and not synced[0].forked:
-            self.comparer.heard(link, *synced, digests, now_s)
+            self.comparer.heard(link, *synced, digests)
 
-    def _removed(self, link: Link, removed: Removed, now_s: float, now_ms: int) -> None:
+    def _removed(self, link: Link, removed: Removed) -> None:
         synced = self._synced(link, removed)
-        if synced is None or self.read_only:
+        if synced is None or self._node.read_only:
             return
         _, replica = synced
         if self.comparer.is_differing(replica.name, link.peer_node):
-            self.transfers.taker.removed(link, replica, removed, now_s, now_ms)
+            self.transfers.taker.removed(link, replica, removed)
 
-    def _linked_to(self, link: Link, links: Links, _now_s: float, _now_ms: int) -> None:
+    def _linked_to(self, link: Link, links: Links) -> None:
         link.nodes = links.nodes
         self.resolver_news.is_stale = True
         self.mesh.routes.is_stale = True
 
-    def _resolvers(self, link: Link, resolvers: Resolvers, _now_s: float, _now_ms: int) -> None:
+    def _resolvers(self, link: Link, resolvers: Resolvers) -> None:
         self.resolver_news.heard(link, resolvers)
         self.mesh.routes.is_stale = True
 
-    def _relays(self, link: Link, relays: Relays, _now_s: float, _now_ms: int) -> None:
+    def _relays(self, link: Link, relays: Relays) -> None:
         for name in self.mesh.relaying.heard(link, relays):
             self.feeder.rewind_to_lacking(link, self.replicas[name])
 
-    def _reached(self, link: Link, reached: Reached, _now_s: float, _now_ms: int) -> None:
-        self.mesh.routes.heard(link, reached)
-
-    def _ask(self, link: Link, ask: Ask, now_s: float, _now_ms: int) -> None:
-        self.mesh.inquiries.asked(link, ask, now_s)
-
-    def _holding(self, link: Link, holding: Holding, now_s: float, _now_ms: int) -> None:
-        self.mesh.inquiries.answered(link, holding, now_s)
-
-    def _probe(self, link: Link, probe: Probe, _now_s: float, now_ms: int) -> None:
-        self.liveness.answer(link, probe, now_ms)
-
-    def _probed(self, link: Link, probed: Probed, now_s: float, now_ms: int) -> None:
+    def _probed(self, link: Link, probed: Probed) -> None:
         assert link.hello is not None
         peer = self.peers[link.hello.node]
-        self.liveness.answered(link, peer, probed, now_s, now_ms)
+        self.liveness.answered(link, peer, probed, self._node.now_s, self._node.now_ms)
         self.contacts.look_at_clock(peer)
 
-    def set_read_only(self, read_only: bool, now_s: float) -> None:
-        """Take no changes while there is no room: they are dropped, earn no credit, and are asked for later."""
-        self.read_only = read_only
-        self.transfers.taker.set_read_only(read_only, now_s)
-        if read_only:
-            return
+    def has_room_again(self) -> None:
+        """While there was no room, changes were dropped, earned no credit, and are asked for now."""
+        now_s = self._node.now_s
+        self.transfers.taker.has_room_again()
         for link in self.links.values():
             if not link.dropped_bytes:
                 continue
@@ -511,7 +479,7 @@ class Sync:
             link.dropped_bytes = 0
             link.dropped_spaces = set()
 
-    def _want(self, link: Link, want: Want, now_s: float, _now_ms: int) -> None:
+    def _want(self, link: Link, want: Want) -> None:
         """A peer asks for changes again, or says for the first time what it has of a space."""
         assert link.hello is not None
         self._stir(link, want.space)
@@ -519,7 +487,7 @@ class Sync:
         if replica is None or not self._audience.may_hold(want.space, link.hello.node):
             return
         is_first = want.space not in link.spaces and want.epoch == replica.epoch
-        self._start(link, replica, want.epoch, want.frontier, now_s)
+        self._start(link, replica, want.epoch, want.frontier)
         if is_first:
             self._acks.introduce(link, replica)  # what was said before may have come before the peer had the space
 
@@ -550,7 +518,7 @@ class Sync:
             elif replica.name not in link.introduced:
                 self._acks.introduce(link, replica)
 
-    def reload(self, now_s: float, refusal: str) -> None:
+    def reload(self, refusal: str) -> None:
         """The replicas have been read anew from disk: what is not there is synced no longer. ``refusal``: why the disk
         will not take what was to be committed; empty: it may, another time.
         """
@@ -560,7 +528,7 @@ class Sync:
                     self._part(link, name)
                 else:
                     here.ack_writers &= self.replicas[name].vector.keys()
-        self.transfers.reload(now_s, refusal)
+        self.transfers.reload(refusal)
         self.comparer.reload()
         self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk
 
@@ -577,17 +545,17 @@ class Sync:
         if link.hello is not None:
             self.peers[link.hello.node].acked.pop(name, None)
 
-    def _stop(self, link: Link, stop: Stop, _now_s: float, _now_ms: int) -> None:
+    def _stop(self, link: Link, stop: Stop) -> None:
         assert link.hello is not None
         here = link.spaces.get(stop.space)
         if here is not None:
             here.stopped = True
-            self.alarms.raise_once(
+            self._node.alarms.raise_once(
                 alarm_of(stop.code), stop.space, f"{link.hello.name} stopped syncing: {stop.message}"
             )
 
     def _forked(self, link: Link | None, space: str, error: ForkDetected) -> None:
-        self.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
+        self._node.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
         if link is None:
             return
         here, writer = link.spaces[space], error.details["writer"]
@@ -603,7 +571,7 @@ class Sync:
         link.spaces[space].stopped = True
         self.outbox.send(link, Stop(space, FORK.code, why[:STOP_CHARS_MAX]))
 
-    def _chain(self, link: Link, chain: Chain, _now_s: float, _now_ms: int) -> None:
+    def _chain(self, link: Link, chain: Chain) -> None:
         synced = self._synced(link, chain)
         if synced is not None and not self.forks.heard(link, *synced, chain):
             self.cannot_heal(chain.space, link.conn, "the change at which the two part is no longer known")
@@ -612,29 +580,29 @@ class Sync:
         """A fork stays: the space stops syncing with the peer at the other end of a connection."""
         link = self.links.get(conn)
         message = f"space {space}: a fork cannot be healed: {why}"
-        self.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
-        self.alarms.raise_once(FORK, space, message)
+        self._node.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
+        self._node.alarms.raise_once(FORK, space, message)
         if link is not None and space in link.spaces and not link.spaces[space].stopped:
             self._parted.setdefault(space, set()).add(link.peer_node)
             self._part_ways(link, space, message)
 
-    def _is_whole(self, link: Link, replica: Replica, now_s: float) -> None:
+    def _is_whole(self, link: Link, replica: Replica) -> None:
         """No fork stands between this node and a peer, or none any more."""
         parted = self._parted.get(replica.name)
         if parted is None or link.peer_node not in parted:
             return
         replica.gate.clear()  # what waits for the branch that has moved would wait for good
-        self.ask_again(replica.name, now_s)
+        self.ask_again(replica.name)
         parted.discard(link.peer_node)
         if not parted:
             del self._parted[replica.name]
-            self.alarms.clear(FORK, replica.name)
+            self._node.alarms.clear(FORK, replica.name)
 
-    def ask_again(self, space: str, now_s: float) -> None:
+    def ask_again(self, space: str) -> None:
         """Something of a space came and was dropped: whoever is connected sends what is lacking."""
         for link in self._linked():
             if space in link.spaces:
-                self._acks.want(link, space, now_s)
+                self._acks.want(link, space)
 
     def healed(self, space: str) -> None:
         """This node has moved its branch. What peers said before is about what it held then; the connections end."""
@@ -643,7 +611,7 @@ class Sync:
                 link.spaces[space].stopped = True
         self.forks.lost.pop(space, None)
         self._parted.pop(space, None)
-        self.alarms.clear(FORK, space)
+        self._node.alarms.clear(FORK, space)
 
     def _whence(self, space: str, error: ForkDetected) -> str:
         """How the change came that is held here under the number of another: one of the two is not its author's."""
@@ -668,43 +636,41 @@ class Sync:
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
-    def pump(
-        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool, is_due: bool
-    ) -> None:
+    def pump(self, applied: dict[str, list[Applied]], durable: dict[str, int], is_patient: bool, is_due: bool) -> None:
         """Send what peers lack.
 
         ``applied`` are the changes of the commit under way; ``durable``, per space, the log position before it.
         ``is_patient``: nobody here waits for what others have. ``is_due``: :meth:`deadline_s` has come, or more than
         news may have.
         """
+        now_s = self._node.now_s
         if is_due:
-            self.transfers.tick(now_s)
+            self.transfers.tick()
             self.mesh.run(applied, now_s)
             self.contacts.check_silence(now_s)
             self.liveness.check(self.links.values(), now_s)
             self.cards.tell(now_s)
             self.ballots.run(now_s)
-        self.comparer.note(applied, now_s)
+        self.comparer.note(applied)
         if is_due:
-            self.comparer.run(now_s)
-            self.value_repair.run(now_s)
+            self.comparer.run()
+            self.value_repair.run()
             for link in self.links.values():
                 if link.unintroduced:
                     self._introduce_more(link)
         elif self.mesh.inquiries.questions:
             self.mesh.inquiries.run(applied, now_s)
         if self.links:
-            self._pump_news(applied, durable, now_s, is_patient)
+            self._pump_news(applied, durable, is_patient)
         if is_due and now_s >= self._check_due_s:
             self._check_due_s = now_s + RELAY_DELAY_S
-            self.feeder.check_relays(self.peers.values(), now_s)
+            self.feeder.check_relays(self.peers.values())
 
-    def _pump_news(
-        self, applied: dict[str, list[Applied]], durable: dict[str, int], now_s: float, is_patient: bool
-    ) -> None:
+    def _pump_news(self, applied: dict[str, list[Applied]], durable: dict[str, int], is_patient: bool) -> None:
         """The part of :meth:`pump` that follows from changes, and from what peers have said."""
         self.feeder.is_patient = is_patient and not self._is_hurried
         self._is_hurried = False
+        now_s = self._node.now_s
         for link in self.links.values():
             if link.hello is None:
                 continue
@@ -715,9 +681,9 @@ class Sync:
             for name in sorted(link.busy):
                 here, replica = link.spaces[name], self.replicas[name]
                 news = applied.get(name, [])
-                self._acks.note(link, here, news, now_s)
+                self._acks.note(link, here, news)
                 if not here.stopped:
-                    self.feeder.push(link, here, replica, news, durable.get(name, replica.position), now_s)
+                    self.feeder.push(link, here, replica, news, durable.get(name, replica.position))
             if link.wants or (link.ack_due_s is not None and now_s >= link.ack_due_s):
                 self._acks.send_due(link, now_s)
             for name in list(link.busy):

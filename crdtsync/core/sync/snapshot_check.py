@@ -33,9 +33,8 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.comparing import SAMPLE_ENTRIES_MAX, SAMPLE_WRITERS_MAX, Removed, Sample, Sampled
 
 if TYPE_CHECKING:
-    from random import Random
-
     from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.snapshots.snapshot import Taking
@@ -98,13 +97,13 @@ class SnapshotCheck:
 class Checks:
     """How much each giver has taken away today."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
         self._taken_away: dict[tuple[str, str], tuple[float, int]] = {}
         self._doubted_since_s: dict[tuple[str, str], float] = {}
 
     def begin(
-        self, replica: Replica, taking: Taking, links: Iterable[Link], now_s: float
+        self, replica: Replica, taking: Taking, links: Iterable[Link]
     ) -> tuple[SnapshotCheck, list[tuple[Link, Sample]]]:
         """Look at a snapshot that is whole, and whom to ask what.
 
@@ -115,17 +114,17 @@ class Checks:
         if replica.name == CLUSTER_SPACE:
             _check_records(replica, taking, gone)
         is_all_much = replica.name == CLUSTER_SPACE and bool(gone)  # each record says who belongs here, or who may what
-        before = self._today(replica.name, taking.node, now_s)
+        before = self._today(replica.name, taking.node)
         check = SnapshotCheck(
             is_all_much or is_much(replica, gone, before),
-            now_s,
-            self._doubted_until_s(replica.name, taking.node, now_s),
+            self._node.now_s,
+            self._doubted_until_s(replica.name, taking.node),
         )
         authors = {replica.origins[writer][0] for writer in beyond if writer in replica.origins}
         authors |= {row.origin[0] for row in taking.writers.values() if row.origin is not None and row.writer in beyond}
         vector = dict(sorted(beyond.items())[:SAMPLE_WRITERS_MAX])
         is_askable = check.is_much and len(vector) == len(beyond)  # else nobody could tell that all is known
-        some = self._random.sample(gone, min(len(gone), SAMPLE_ENTRIES_MAX)) if is_askable else []
+        some = self._node.random.sample(gone, min(len(gone), SAMPLE_ENTRIES_MAX)) if is_askable else []
         entries = [(entry.key, entry.dot) for entry in some]
         questions = []
         for link in links:
@@ -137,35 +136,37 @@ class Checks:
                 questions.append((link, Sample(replica.name, replica.epoch, taking.id, vector, entries)))
         return check, questions
 
-    def may_remove(self, replica: Replica, link: Link, message: Removed, now_s: float) -> bool:
+    def may_remove(self, replica: Replica, link: Link, message: Removed) -> bool:
         """Whether a peer that mends a difference is believed that these entries were removed: not if they are many, or
         records that no correct node removes.
         """
         assert link.hello is not None
         node, held = link.hello.node, replica.entries
         gone = [(key, dot) for key, dot in message.entries if held.holds_dot(key, dot)]
-        if is_much(replica, gone, self._today(replica.name, node, now_s)) or (
+        if is_much(replica, gone, self._today(replica.name, node)) or (
             replica.name == CLUSTER_SPACE and any(key.startswith(_KEPT) for key, _ in gone)
         ):
             return False
-        self.merged(replica.name, node, len(gone), now_s)
+        self.merged(replica.name, node, len(gone))
         return True
 
-    def _doubted_until_s(self, space: str, node: str, now_s: float) -> float:
+    def _doubted_until_s(self, space: str, node: str) -> float:
         """Also if the giver's connection breaks meanwhile, and it gives another one."""
+        now_s = self._node.now_s
         since_s = self._doubted_since_s.get((space, node), now_s)
         self._doubted_since_s[space, node] = since_s = since_s if now_s < since_s + _DAY_S else now_s
         return since_s + DOUBTED_S
 
-    def _today(self, space: str, node: str, now_s: float) -> int:
+    def _today(self, space: str, node: str) -> int:
+        now_s = self._node.now_s
         since_s, count = self._taken_away.get((space, node), (now_s, 0))
         return count if now_s < since_s + _DAY_S else 0
 
-    def merged(self, space: str, node: str, gone: int, now_s: float) -> None:
+    def merged(self, space: str, node: str, gone: int) -> None:
         """A snapshot has taken so much away."""
         self._doubted_since_s.pop((space, node), None)
-        before = self._today(space, node, now_s)
-        since_s = self._taken_away[space, node][0] if before else now_s
+        before = self._today(space, node)
+        since_s = self._taken_away[space, node][0] if before else self._node.now_s
         self._taken_away[space, node] = (since_s, before + gone)
 
 

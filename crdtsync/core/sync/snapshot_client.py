@@ -19,7 +19,6 @@ from crdtsync.core.alarm_catalogue import (
     TAKEN_AWAY,
     TEXT_CONTESTED,
 )
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
@@ -39,7 +38,7 @@ from crdtsync.wire.peer.transfer import Part, Take
 from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
-    from random import Random
+    from crdtsync.core.node_context import NodeContext
 
 PROGRESS_TIMEOUT_S = 30.0
 """How long a taker waits for the next part before it asks another peer."""
@@ -87,43 +86,30 @@ class Receipt:
 class Taker:
     """All snapshots that a node takes. ``merges`` collects what was merged, by space, for the node to tell."""
 
-    def __init__(
-        self,
-        replicas: dict[str, Replica],
-        alarms: Alarms,
-        log: Log,
-        links: dict[int, Link],
-        send: Send,
-        now_s: float,
-        random: Random,
-        room_bytes: int | None = None,
-    ) -> None:
-        self._checks = Checks(random)
-        self._replicas = replicas
-        self._alarms = alarms
-        self._log = log
+    def __init__(self, node: NodeContext, links: dict[int, Link], send: Send, room_bytes: int | None = None) -> None:
+        self._node = node
+        self._checks = Checks(node)
         self._links = links
         self._send = send
         self._refused_until_s: dict[tuple[str, str], float] = {}
         self.receipts: dict[str, Receipt] = {}
         self._merging: dict[str, tuple[str, VersionVector]] = {}  # of each space: whose was merged last, and its cut
         self._offered: set[str] = set()
-        self.read_only = False
         self.room_bytes = room_bytes
         """How much memory is free, and room on the disk; None: not known."""
         self.merges: list[tuple[str, Merged]] = []
-        self._restore(now_s)
+        self._restore()
 
-    def reload(self, now_s: float, refusal: str = "") -> None:
+    def reload(self, refusal: str = "") -> None:
         """The replicas have been read anew from disk: go on from what is there. ``refusal``: why the disk did not take
         the commit; a snapshot that was merged in it would not be taken the next time either.
         """
         self.merges.clear()
-        self._restore(now_s)
+        self._restore()
         for space, (node, cut) in self._merging.items() if refusal else ():
-            replica = self._replicas.get(space)
+            replica = self._node.replicas.get(space)
             if replica is not None and not covers(replica.vector, cut):  # it has not come to the disk
-                self._note_refused(space, node, refusal, now_s)
+                self._note_refused(space, node, refusal)
         self._merging.clear()
 
     def forget(self, replica: Replica) -> None:
@@ -132,10 +118,11 @@ class Taker:
         self.merges = [(name, merged) for name, merged in self.merges if name != replica.name]
         self._refused_until_s = {key: due for key, due in self._refused_until_s.items() if key[0] != replica.name}
 
-    def _restore(self, now_s: float) -> None:
+    def _restore(self) -> None:
         """Go on with what was being taken when this process, or the one before it, stopped."""
+        now_s = self._node.now_s
         self.receipts.clear()
-        for name, replica in sorted(self._replicas.items()):
+        for name, replica in sorted(self._node.replicas.items()):
             taking = None if replica.asleep is not None else self._staged(replica)
             if taking is not None:
                 self.receipts[name] = Receipt(replica, taking.node, None, now_s, now_s + RESUME_WAIT_S, taking, now_s)
@@ -155,7 +142,7 @@ class Taker:
                 if row.part + 1 != taking.parts or row.snapshot != taking.id:
                     raise InvalidEncoding("a part of a snapshot is missing among those stored here")
         except (InvalidEncoding, TooLarge) as error:
-            self._log("snapshot_refused", level="warning", space=replica.name, reason=error.message)
+            self._node.log("snapshot_refused", level="warning", space=replica.name, reason=error.message)
             replica.staging.drop()
             return None
         if taking is not None:
@@ -165,78 +152,80 @@ class Taker:
                     replica.values.let_go(taking.entries[dot])
         return taking
 
-    def hear_offer(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
+    def hear_offer(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         """A peer has a snapshot for this node."""
         here.has_offer = True
         self._offered.add(replica.name)
         receipt = self.receipts.get(replica.name)
         if receipt is not None and receipt.has_all:
             return
-        if receipt is not None and receipt.link is link and not self.read_only:
-            self._ask(replica.name, receipt, now_s, is_late=True)
+        if receipt is not None and receipt.link is link and not self._node.read_only:
+            self._ask(replica.name, receipt, is_late=True)
             return
-        self._choose(replica.name, now_s)
+        self._choose(replica.name)
 
-    def want_document(self, link: Link, here: SpaceLink, replica: Replica, document: Dot, now_s: float) -> bool | None:
+    def want_document(self, link: Link, here: SpaceLink, replica: Replica, document: Dot) -> bool | None:
         """An edit came for a document that is not held here: take a snapshot from the peer that brought it.
 
         True: it is on its way. False: this node is busy with another; ask for the edit again. None: it cannot be had.
         """
         if link.hello is None or not link.takes(Take):
             return None
-        if self._is_refused(replica.name, link.hello.node, now_s):
+        if self._is_refused(replica.name, link.hello.node):
             return None
         here.has_offer = True
         self._offered.add(replica.name)
-        self._choose(replica.name, now_s)
+        self._choose(replica.name)
         receipt = self.receipts.get(replica.name)
         if receipt is None or receipt.link is not link:
             return False
         receipt.documents.add(document)
         return True
 
-    def want_repair(self, link: Link, replica: Replica, now_s: float) -> bool:
+    def want_repair(self, link: Link, replica: Replica) -> bool:
         """The peer at ``link`` has another state: take its snapshot to compare. False: there is something else to take
         first. It is not kept on disk meanwhile: a restart forgets it.
         """
-        if self.read_only or replica.name in self.receipts:
+        now_s = self._node.now_s
+        if self._node.read_only or replica.name in self.receipts:
             return False
-        self.receipts[replica.name] = receipt = Receipt(replica, _node(link), link, now_s, now_s, is_repair=True)
-        self._ask(replica.name, receipt, now_s)
+        self.receipts[replica.name] = receipt = Receipt(replica, link.peer_node, link, now_s, now_s, is_repair=True)
+        self._ask(replica.name, receipt)
         return True
 
-    def _choose_all(self, now_s: float) -> None:
+    def _choose_all(self) -> None:
         for name in sorted(self._offered | self.receipts.keys()):
-            self._choose(name, now_s)
+            self._choose(name)
         self._offered = {
             name
             for name in self._offered
             if any(name in link.spaces and link.spaces[name].has_offer for link in self._links.values())
         }
 
-    def _choose(self, space: str, now_s: float) -> None:
+    def _choose(self, space: str) -> None:
         """Ask a peer for a snapshot, if there is one to ask and none is being taken."""
+        now_s = self._node.now_s
         receipt = self.receipts.get(space)
-        if self.read_only or (receipt is not None and (receipt.link is not None or receipt.has_all)):
+        if self._node.read_only or (receipt is not None and (receipt.link is not None or receipt.has_all)):
             return
-        offers = self._offers(space, now_s)
+        offers = self._offers(space)
         if not offers:
             return
         link = offers[0]
         if receipt is not None:
-            again = [candidate for candidate in offers if _node(candidate) == receipt.node]
+            again = [candidate for candidate in offers if candidate.peer_node == receipt.node]
             if again:
                 receipt.link = again[0]
-                self._ask(space, receipt, now_s)
+                self._ask(space, receipt)
                 return
             if now_s < receipt.deadline_s:
                 return
             self._give_up(space, receipt)
-        replica = self._replicas[space]
-        receipt = self.receipts[space] = Receipt(replica, _node(link), link, now_s, now_s)
-        self._ask(space, receipt, now_s)
+        replica = self._node.replicas[space]
+        receipt = self.receipts[space] = Receipt(replica, link.peer_node, link, now_s, now_s)
+        self._ask(space, receipt)
 
-    def _offers(self, space: str, now_s: float) -> list[Link]:
+    def _offers(self, space: str) -> list[Link]:
         """The connections over which a snapshot may be had, in order of node."""
         found = [
             link
@@ -245,26 +234,26 @@ class Taker:
             and space in link.spaces
             and link.spaces[space].has_offer
             and not link.spaces[space].stopped
-            and not self._is_refused(space, _node(link), now_s)
+            and not self._is_refused(space, link.peer_node)
         ]
-        return sorted(found, key=_node)
+        return sorted(found, key=lambda link: link.peer_node)
 
-    def _is_refused(self, space: str, node: str, now_s: float) -> bool:
-        return self._refused_until_s.get((space, node), 0.0) > now_s
+    def _is_refused(self, space: str, node: str) -> bool:
+        return self._refused_until_s.get((space, node), 0.0) > self._node.now_s
 
-    def _ask(self, space: str, receipt: Receipt, now_s: float, is_late: bool = False) -> None:
+    def _ask(self, space: str, receipt: Receipt, is_late: bool = False) -> None:
         """Ask for the next part, and so for all that follow."""
         assert receipt.link is not None
         taking = receipt.taking
         if not is_late:
-            receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+            receipt.deadline_s = self._node.now_s + PROGRESS_TIMEOUT_S
         receipt.stray_bytes = 0
         here = receipt.link.spaces[space]
         here.was_asked = True
         taken, parts = (taking.id, taking.parts) if taking is not None else (b"", 0)
         self._send(receipt.link, Take(space, receipt.replica.epoch, taken, parts))
 
-    def part(self, link: Link, here: SpaceLink, replica: Replica, message: Part, now_s: float) -> None:
+    def part(self, link: Link, here: SpaceLink, replica: Replica, message: Part) -> None:
         """A part has come. If it was the last one, the whole is checked (:meth:`go_on`).
 
         :raises PeerError: it was not asked for.
@@ -282,31 +271,31 @@ class Taker:
                 raise PeerError("parts of a snapshot that were not asked for")
             return
         if part_hash(message.snapshot, message.part, message.data) != message.short_hash:
-            self._corrupt(replica.name, receipt, message.part, now_s)
+            self._corrupt(replica.name, receipt, message.part)
             return
         if begins:
-            self._begin(receipt, taking, now_s)
+            self._begin(receipt, taking)
         try:
             taking.add(message.data)
             self._check_room(taking)
             if not message.is_last:
-                self._stage(receipt, message, now_s)
+                self._stage(receipt, message)
                 return
         except CrdtSyncError as error:
-            self._refuse(replica.name, receipt, error, now_s)
+            self._refuse(replica.name, receipt, error)
             return
         receipt.finishing = _finishing(replica, taking, is_repair=receipt.is_repair)
-        self._finish(receipt, receipt.finishing, now_s)
+        self._finish(receipt, receipt.finishing)
 
-    def go_on(self, now_s: float) -> None:
+    def go_on(self) -> None:
         """Check a slice of a snapshot of which all parts have come."""
-        if not self.read_only:
+        if not self._node.read_only:
             for _, receipt in sorted(self.receipts.items()):
                 if receipt.finishing is not None:
-                    self._finish(receipt, receipt.finishing, now_s)
+                    self._finish(receipt, receipt.finishing)
                     return
 
-    def _finish(self, receipt: Receipt, finishing: Steps[None], now_s: float) -> None:
+    def _finish(self, receipt: Receipt, finishing: Steps[None]) -> None:
         """After the last slice, others are asked about the whole, and :meth:`conclude` comes next."""
         replica, taking, link = receipt.replica, receipt.taking, receipt.link
         assert taking is not None
@@ -317,11 +306,11 @@ class Taker:
             receipt.finishing = None
             self._tell_refused(replica, taking)
             if receipt.is_repair:
-                self._repaired(link, receipt, repair(replica, taking), now_s)
+                self._repaired(link, receipt, repair(replica, taking))
                 return
-            receipt.check, questions = self._checks.begin(replica, taking, self._links.values(), now_s)
+            receipt.check, questions = self._checks.begin(replica, taking, self._links.values())
         except CrdtSyncError as error:
-            self._refuse(replica.name, receipt, error, now_s)
+            self._refuse(replica.name, receipt, error)
             return
         for other, question in questions:
             self._send(other, question)
@@ -334,7 +323,7 @@ class Taker:
             replica.texts.refuse_document(document)
         names = {pack(list(document)) for document in taking.refused}
         keys = {entry.key for entry in taking.entries.values() if entry.kind == Kind.TEXT and entry.value in names}
-        self._alarms.raise_once(
+        self._node.alarms.raise_once(
             TEXT_CONTESTED,
             replica.name,
             f"space {replica.name}: this host has not taken in what {self._name_of(taking.node)} has of the texts "
@@ -350,7 +339,7 @@ class Taker:
         if taking is not None and check is not None and taking.id == message.snapshot:
             check.heard(link, message)
             if check.doubted_by and not check.denied:
-                self._alarms.raise_once(
+                self._node.alarms.raise_once(
                     SNAPSHOT_DOUBTED,
                     replica.name,
                     f"space {replica.name}: the state that {self._name_of(taking.node)} sent takes away much of what "
@@ -358,9 +347,10 @@ class Taker:
                     f"merged in {DOUBTED_S / 60:.0f} minutes",
                 )
 
-    def checked(self, now_s: float) -> list[str]:
+    def checked(self) -> list[str]:
         """The spaces of which a snapshot is whole, and nothing is waited for any more."""
-        if self.read_only:
+        now_s = self._node.now_s
+        if self._node.read_only:
             return []
         return [
             name for name, receipt in sorted(self.receipts.items()) if receipt.check and receipt.check.is_over(now_s)
@@ -368,12 +358,12 @@ class Taker:
 
     def check_due_s(self) -> float | None:
         """When :meth:`go_on` has something to do or :meth:`checked` to tell, at the latest."""
-        if not self.read_only and any(receipt.finishing is not None for receipt in self.receipts.values()):
+        if not self._node.read_only and any(receipt.finishing is not None for receipt in self.receipts.values()):
             return 0.0
-        checks = [] if self.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
+        checks = [] if self._node.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
         return min((check.due_s() for check in checks), default=None)
 
-    def conclude(self, space: str, now_s: float, now_ms: int) -> Merged | None:
+    def conclude(self, space: str) -> Merged | None:
         """Merge a snapshot that was :meth:`checked`, or refuse it. Returns what the merge did.
 
         :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
@@ -386,28 +376,26 @@ class Taker:
             if check.denied:
                 raise Contradicted(check.denied)
             self._merging[space] = receipt.node, taking.vector
-            merged = merge_snapshot(replica, taking, now_ms)
+            merged = merge_snapshot(replica, taking, self._node.now_ms)
         except ForkDetected:
             self._give_up(space, receipt)
             raise
         except CrdtSyncError as error:
-            self._refuse(space, receipt, error, now_s)
+            self._refuse(space, receipt, error)
             return None
-        self._merged(receipt, merged, now_s)
-        self._tell_taken_away(receipt, check, merged, now_s, now_ms)
+        self._merged(receipt, merged)
+        self._tell_taken_away(receipt, check, merged)
         return merged
 
-    def _tell_taken_away(
-        self, receipt: Receipt, check: SnapshotCheck, merged: Merged, now_s: float, now_ms: int
-    ) -> None:
+    def _tell_taken_away(self, receipt: Receipt, check: SnapshotCheck, merged: Merged) -> None:
         space, gone = receipt.replica.name, len(merged.gone)
-        self._checks.merged(space, receipt.node, gone, now_s)
-        self._alarms.clear(SNAPSHOT_DOUBTED, space)
+        self._checks.merged(space, receipt.node, gone)
+        self._node.alarms.clear(SNAPSHOT_DOUBTED, space)
         if not (check.is_much and gone) or (check.is_confirmed and not check.doubted_by):
             return
-        receipt.replica.past.taken_away.add(merged.position, now_ms)
+        receipt.replica.past.taken_away.add(merged.position, self._node.now_ms)
         keys = {entry.key for entry in merged.gone}
-        self._alarms.set(
+        self._node.alarms.set(
             TAKEN_AWAY,
             space,
             f"space {space}: the state that {self._name_of(receipt.node)} sent took away {gone:,} values that this "
@@ -427,25 +415,25 @@ class Taker:
                 "host more memory or disk, or end what takes it"
             )
 
-    def _begin(self, receipt: Receipt, taking: Taking, now_s: float) -> None:
+    def _begin(self, receipt: Receipt, taking: Taking) -> None:
         self._merging.pop(receipt.replica.name, None)
         if receipt.taking is not None:
             receipt.asked_again += 1  # the peer no longer has what we were taking
             receipt.replica.staging.drop()
         receipt.taking = taking
-        receipt.started_s = now_s
+        receipt.started_s = self._node.now_s
 
-    def _stage(self, receipt: Receipt, message: Part, now_s: float) -> None:
+    def _stage(self, receipt: Receipt, message: Part) -> None:
         replica = receipt.replica
         assert receipt.taking is not None
         if message.part == 0:
-            self._log(
+            self._node.log(
                 "snapshot_started",
                 space=replica.name,
                 peer=receipt.link and receipt.link.hello and receipt.link.hello.name,
                 entries=receipt.taking.header and receipt.taking.header.entries,
             )
-        receipt.deadline_s = now_s + PROGRESS_TIMEOUT_S
+        receipt.deadline_s = self._node.now_s + PROGRESS_TIMEOUT_S
         if receipt.is_repair:
             for entry in receipt.taking.arrived:
                 if replica.entries.holds_dot(entry.key, entry.dot):
@@ -454,17 +442,17 @@ class Taker:
         row = SnapshotPartRow(replica.id, message.part, message.snapshot, message.short_hash + message.data)
         replica.staging.stage(row, receipt.taking.arrived)
 
-    def _repaired(self, link: Link, receipt: Receipt, done: Repaired, now_s: float) -> None:
+    def _repaired(self, link: Link, receipt: Receipt, done: Repaired) -> None:
         """What the peer has in common with this node, it has now. What it must remove it is told."""
         replica = receipt.replica
         self._give_up(replica.name, receipt)
-        link.ack_due_s = now_s
+        link.ack_due_s = self._node.now_s
         self._send(link, Want(replica.name, replica.epoch, replica.frontier))  # as if nothing had been taken
         for start in range(0, len(done.removed), REMOVED_ENTRIES_MAX):
             entries = done.removed[start : start + REMOVED_ENTRIES_MAX]
             self._send(link, Removed(replica.name, replica.epoch, entries))
         self.merges.append((replica.name, done.merged))
-        self._log(
+        self._node.log(
             "repaired",
             level="warning",
             space=replica.name,
@@ -474,17 +462,18 @@ class Taker:
             removed_there=len(done.removed),
         )
 
-    def removed(self, link: Link, replica: Replica, message: Removed, now_s: float, now_ms: int) -> None:
+    def removed(self, link: Link, replica: Replica, message: Removed) -> None:
         """A peer that repairs itself knows that these entries were removed: believed of few."""
-        if not self._checks.may_remove(replica, link, message, now_s):
-            self._log("removal_refused", level="warning", space=replica.name, peer=link.hello and link.hello.name)
+        if not self._checks.may_remove(replica, link, message):
+            self._node.log("removal_refused", level="warning", space=replica.name, peer=link.hello and link.hello.name)
             return
-        merged = remove(replica, message.entries, now_ms)
+        merged = remove(replica, message.entries, self._node.now_ms)
         if merged.gone:
             self.merges.append((replica.name, merged))
-            self._log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
+            self._node.log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
 
-    def _merged(self, receipt: Receipt, merged: Merged, now_s: float) -> None:
+    def _merged(self, receipt: Receipt, merged: Merged) -> None:
+        now_s = self._node.now_s
         replica, taking = receipt.replica, receipt.taking
         assert taking is not None
         del self.receipts[replica.name]
@@ -500,10 +489,10 @@ class Taker:
                 other.ack_due_s = now_s
         if receipt.link is not None and replica.name in receipt.link.spaces:
             merge(receipt.link.spaces[replica.name].known, taking.vector)
-        self._alarms.clear(SNAPSHOT_CONTRADICTED, replica.name)
-        self._alarms.clear(SNAPSHOT_REFUSED, replica.name)
+        self._node.alarms.clear(SNAPSHOT_CONTRADICTED, replica.name)
+        self._node.alarms.clear(SNAPSHOT_REFUSED, replica.name)
         self.merges.append((replica.name, merged))
-        self._log(
+        self._node.log(
             "snapshot_taken",
             space=replica.name,
             peer=self._name_of(receipt.node),
@@ -514,30 +503,29 @@ class Taker:
             gone=len(merged.gone),
         )
 
-    def _corrupt(self, space: str, receipt: Receipt, part: int, now_s: float) -> None:
+    def _corrupt(self, space: str, receipt: Receipt, part: int) -> None:
         receipt.asked_again += 1
         peer = receipt.link and receipt.link.hello and receipt.link.hello.name
-        self._log("snapshot_part_corrupt", level="warning", space=space, peer=peer, part=part)
+        self._node.log("snapshot_part_corrupt", level="warning", space=space, peer=peer, part=part)
         if receipt.asked_again > ASKED_AGAIN_MAX:
-            self._refuse(
-                space, receipt, InvalidEncoding(f"part {part} came corrupt {receipt.asked_again} times"), now_s
-            )
+            self._refuse(space, receipt, InvalidEncoding(f"part {part} came corrupt {receipt.asked_again} times"))
         else:
-            self._ask(space, receipt, now_s)
+            self._ask(space, receipt)
 
-    def _refuse(self, space: str, receipt: Receipt, error: CrdtSyncError, now_s: float) -> None:
+    def _refuse(self, space: str, receipt: Receipt, error: CrdtSyncError) -> None:
         """The snapshot is of no use: drop it, and ask another peer, or this one after a while."""
         link = receipt.link
         is_contradicted = isinstance(error, Contradicted)
-        self._note_refused(space, receipt.node, error.message, now_s, is_contradicted=is_contradicted)
+        self._note_refused(space, receipt.node, error.message, is_contradicted=is_contradicted)
         if link is not None:
             self._send(link, Want(space, receipt.replica.epoch, receipt.replica.frontier))
-        self._choose(space, now_s)
+        self._choose(space)
 
-    def _note_refused(self, space: str, node: str, reason: str, now_s: float, *, is_contradicted: bool = False) -> None:
+    def _note_refused(self, space: str, node: str, reason: str, *, is_contradicted: bool = False) -> None:
+        now_s = self._node.now_s
         name, alarm = self._name_of(node), SNAPSHOT_CONTRADICTED if is_contradicted else SNAPSHOT_REFUSED
-        self._log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
-        self._alarms.raise_once(alarm, space, f"space {space}: could not take the snapshot of {name}: {reason}")
+        self._node.log("snapshot_refused", level="warning", space=space, peer=name, reason=reason)
+        self._node.alarms.raise_once(alarm, space, f"space {space}: could not take the snapshot of {name}: {reason}")
         self._refused_until_s = {key: due_s for key, due_s in self._refused_until_s.items() if due_s > now_s}
         self._refused_until_s[space, node] = now_s + REFUSED_S
         if space in self.receipts:
@@ -547,35 +535,33 @@ class Taker:
         del self.receipts[space]
         receipt.replica.staging.drop()
 
-    def closed(self, link: Link, now_s: float) -> None:
+    def closed(self, link: Link) -> None:
         """A connection is gone; what was coming over it may go on over the next one."""
+        now_s = self._node.now_s
         for name, receipt in list(self.receipts.items()):
             if receipt.link is link:
                 receipt.link = None
                 if receipt.finishing is not None:
                     self._give_up(name, receipt)
-                    self._choose(name, now_s)
+                    self._choose(name)
                     continue
                 if receipt.check is not None and receipt.check.doubted_by:
                     self._give_up(name, receipt)  # it was removed, perhaps
-                    self._alarms.clear(SNAPSHOT_DOUBTED, name)
+                    self._node.alarms.clear(SNAPSHOT_DOUBTED, name)
                 if receipt.check is not None:
                     continue
                 receipt.away_s = now_s
                 receipt.deadline_s = now_s + RESUME_WAIT_S
                 if receipt.taking is None or receipt.is_repair:
                     del self.receipts[name]
-                self._choose(name, now_s)
+                self._choose(name)
 
-    def set_read_only(self, read_only: bool, now_s: float) -> None:
-        """While there is no room nothing is taken; afterwards it goes on where it stopped."""
-        self.read_only = read_only
-        if read_only:
-            return
+    def has_room_again(self) -> None:
+        """While there was no room nothing was taken; now it goes on where it stopped."""
         for name, receipt in self.receipts.items():
             if receipt.link is not None and not receipt.has_all:
-                self._ask(name, receipt, now_s)
-        self._choose_all(now_s)
+                self._ask(name, receipt)
+        self._choose_all()
 
     def take_merges(self) -> list[tuple[str, Merged]]:
         """What was merged since the last call."""
@@ -590,22 +576,23 @@ class Taker:
         taking = receipt.taking
         return (taking.parts, taking.parts_expected) if taking is not None else (0, None)
 
-    def tick(self, now_s: float) -> None:
+    def tick(self) -> None:
         """Ask another peer where one says no more; forget what came from one that is away for good."""
-        for name, receipt in list(self.receipts.items()) if not self.read_only else ():
+        now_s = self._node.now_s
+        for name, receipt in list(self.receipts.items()) if not self._node.read_only else ():
             if receipt.has_all:
                 continue
             if receipt.link is None and now_s >= receipt.away_s + ORPHAN_S:
-                self._log("snapshot_forgotten", space=name, peer=receipt.node)
+                self._node.log("snapshot_forgotten", space=name, peer=receipt.node)
                 self._give_up(name, receipt)
             elif receipt.link is not None and now_s >= receipt.deadline_s:
                 why = InvalidEncoding(f"no part came within {PROGRESS_TIMEOUT_S:.0f} s")
-                self._refuse(name, receipt, why, now_s)
-        self._choose_all(now_s)
+                self._refuse(name, receipt, why)
+        self._choose_all()
 
     def deadline_s(self) -> float | None:
         """When :meth:`tick` wants to be called."""
-        if self.read_only:
+        if self._node.read_only:
             return None
         due: list[float] = []
         for name in self._offered | self.receipts.keys():
@@ -618,13 +605,8 @@ class Taker:
             elif receipt is not None:
                 due.append(receipt.away_s + ORPHAN_S)
             elif offering:
-                due += [self._refused_until_s.get((name, _node(link)), 0.0) for link in offering]
+                due += [self._refused_until_s.get((name, link.peer_node), 0.0) for link in offering]
         return min(due, default=None)
-
-
-def _node(link: Link) -> str:
-    assert link.hello is not None
-    return link.hello.node
 
 
 def _finishing(replica: Replica, taking: Taking, *, is_repair: bool) -> Steps[None]:

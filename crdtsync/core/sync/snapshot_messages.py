@@ -5,49 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.core.sync.snapshot_client import Taker
-from crdtsync.core.sync.snapshot_server import Giver, Log, Send
+from crdtsync.core.sync.snapshot_server import Giver, Send
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from crdtsync.core.alarms import Alarms
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.storage.interface import Storage
 
 
 class Transfers:
     """The ``giver`` and the ``taker`` of a node."""
 
-    def __init__(
-        self,
-        replicas: dict[str, Replica],
-        storage: Storage,
-        alarms: Alarms,
-        random: Random,
-        log: Log,
-        links: dict[int, Link],
-        send: Send,
-        now_s: float,
-        room_bytes: int | None = None,
-    ) -> None:
-        self.giver = Giver(replicas, storage, alarms, random, log, links, send)
-        self.taker = Taker(replicas, alarms, log, links, send, now_s, random, room_bytes)
+    def __init__(self, node: NodeContext, links: dict[int, Link], send: Send, room_bytes: int | None = None) -> None:
+        self.giver = Giver(node, links, send)
+        self.taker = Taker(node, links, send, room_bytes)
 
-    def reload(self, now_s: float, refusal: str) -> None:
+    def reload(self, refusal: str) -> None:
         """The replicas have been read anew from disk."""
         self.giver.reload()
-        self.taker.reload(now_s, refusal)
+        self.taker.reload(refusal)
 
     def forget(self, replica: Replica) -> None:
         """The space is no longer here."""
         self.giver.forget(replica)
         self.taker.forget(replica)
 
-    def tick(self, now_s: float) -> None:
+    def tick(self) -> None:
         """What time alone brings about."""
-        self.giver.tick(now_s)
-        self.taker.tick(now_s)
+        self.giver.tick()
+        self.taker.tick()
 
     def deadlines_s(self) -> list[float]:
         """When :meth:`tick` wants to be called."""

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers, merge, missing
 from crdtsync.core.alarm_catalogue import BEHIND_LOG
-from crdtsync.core.alarms import Alarms
 from crdtsync.core.peers.peer_state import Link, Serving, SpaceLink
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots.snapshot import Snapshot
-from crdtsync.core.storage.interface import Storage
 from crdtsync.core.text.yjs_library import whole_state
 from crdtsync.errors import DamagedValue
 from crdtsync.wire.peer.base import Message
@@ -24,7 +22,7 @@ from crdtsync.wire.peer.snapshot import DEFLATE, compressed, part_hash
 from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, Offer, Part, Take
 
 if TYPE_CHECKING:
-    from random import Random
+    from crdtsync.core.node_context import NodeContext
 
 MISSING_CHANGES_MIN = 10_000
 """A peer that lacks fewer changes is sent them one by one, however small the state is."""
@@ -39,7 +37,6 @@ OFFER_INTERVAL_S = 10.0
 SERVED_BYTES_MIN = 16 * 1024
 """Parts go together in one turn until they are as much: the first two are small."""
 
-Log = Callable[..., None]
 Send = Callable[[Link, Message], None]
 
 
@@ -55,21 +52,8 @@ class _Open:
 class Giver:
     """All snapshots that a node gives away."""
 
-    def __init__(
-        self,
-        replicas: dict[str, Replica],
-        storage: Storage,
-        alarms: Alarms,
-        random: Random,
-        log: Log,
-        links: dict[int, Link],
-        send: Send,
-    ) -> None:
-        self._replicas = replicas
-        self._storage = storage
-        self._alarms = alarms
-        self._random = random
-        self._log = log
+    def __init__(self, node: NodeContext, links: dict[int, Link], send: Send) -> None:
+        self._node = node
         self._links = links
         self._send = send
         self._open: dict[bytes, _Open] = {}
@@ -81,7 +65,7 @@ class Giver:
     def reload(self) -> None:
         """The replicas have been read anew from disk: a snapshot that shows more than they do is dropped."""
         for open_ in list(self._open.values()):
-            replica = self._replicas.get(open_.snapshot.space)
+            replica = self._node.replicas.get(open_.snapshot.space)
             if replica is None or open_.snapshot.position > replica.position:
                 self._drop(open_)
             else:
@@ -92,13 +76,13 @@ class Giver:
         for open_ in [open_ for open_ in self._open.values() if open_.snapshot.space == replica.name]:
             self._drop(open_)
 
-    def withholds(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> bool:
+    def withholds(self, link: Link, here: SpaceLink, replica: Replica) -> bool:
         """Whether what this peer lacks has to come as a snapshot. If so, it is offered, and its cursor waits."""
         is_below = not covers(here.known, replica.floor)
         can = link.takes(Offer)
         was_offered = here.offered
         here.offered = is_below or (can and self._is_far(here, replica))
-        if here.offered and was_offered and (here.serving is not None or now_s < here.offer_due_s):
+        if here.offered and was_offered and (here.serving is not None or self._node.now_s < here.offer_due_s):
             return True  # it is under way: a peer that asks often is not told often
         here.serving = None
         if not here.offered:
@@ -106,14 +90,14 @@ class Giver:
         if not can:
             assert link.hello is not None
             here.offered, here.stopped = False, True
-            self._alarms.raise_once(
+            self._node.alarms.raise_once(
                 BEHIND_LOG,
                 replica.name,
                 f"space {replica.name}: {link.hello.name} lacks changes that this node's log no longer holds, and its "
                 "version of crdtsyncd takes no snapshots: upgrade it",
             )
             return True
-        self._offer(link, here, replica, now_s)
+        self._offer(link, here, replica)
         return True
 
     @staticmethod
@@ -122,16 +106,16 @@ class Giver:
         lacking = missing(here.known, replica.vector)
         return lacking >= MISSING_CHANGES_MIN and 4 * lacking >= replica.entries.count
 
-    def _offer(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
-        here.offer_due_s = now_s + OFFER_INTERVAL_S
+    def _offer(self, link: Link, here: SpaceLink, replica: Replica) -> None:
+        here.offer_due_s = self._node.now_s + OFFER_INTERVAL_S
         self._send(link, Offer(replica.name, replica.epoch))
-        self._log("snapshot_offered", level="debug", space=replica.name, peer=link.hello and link.hello.name)
+        self._node.log("snapshot_offered", level="debug", space=replica.name, peer=link.hello and link.hello.name)
 
-    def check(self, link: Link, here: SpaceLink, replica: Replica, now_s: float) -> None:
+    def check(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         """Called each relay delay: a peer may have fallen below the log's floor while it was connected."""
         lag = missing(here.known, replica.floor)
         if lag and here.floor_lag and lag >= here.floor_lag:
-            self.withholds(link, here, replica, now_s)
+            self.withholds(link, here, replica)
             lag = 0
         here.floor_lag = lag
 
@@ -139,12 +123,13 @@ class Giver:
         """Whether a peer that was offered a snapshot has by now got so far that the log will do."""
         return here.serving is None and covers(here.known, replica.floor) and not self._is_far(here, replica)
 
-    def take(self, link: Link, here: SpaceLink, replica: Replica, message: Take, now_s: float) -> None:
+    def take(self, link: Link, here: SpaceLink, replica: Replica, message: Take) -> None:
         """A peer asks for a snapshot, or for the rest of one."""
+        now_s = self._node.now_s
         open_ = self._open.get(message.snapshot)
         part = message.part
         if open_ is None or open_.snapshot.space != replica.name or not open_.snapshot.knows(part):
-            open_, part = self._fresh(replica, now_s, may_share=here.offered), 0
+            open_, part = self._fresh(replica, may_share=here.offered), 0
         here.offered = True
         if open_ is None:
             here.serving = None
@@ -153,7 +138,7 @@ class Giver:
         open_.used_s = now_s
         here.serving = Serving(open_.snapshot.id, part)
         here.offer_due_s = now_s + OFFER_INTERVAL_S
-        self._log(
+        self._node.log(
             "snapshot_resumed" if part else "snapshot_started",
             space=replica.name,
             to=link.hello and link.hello.name,
@@ -161,12 +146,13 @@ class Giver:
             entries=open_.snapshot.entry_count,
         )
 
-    def _fresh(self, replica: Replica, now_s: float, *, may_share: bool) -> _Open | None:
+    def _fresh(self, replica: Replica, *, may_share: bool) -> _Open | None:
         """A snapshot to begin with; None: too many are open.
 
         Without ``may_share`` it shows all that is held now: a peer that was not offered one asks for the document
         of an edit that it was just sent, and a snapshot from before that edit may lack it.
         """
+        now_s = self._node.now_s
         for open_ in self._open.values():
             snapshot = open_.snapshot
             is_young = may_share and open_.made_s + SNAPSHOT_SHARE_S > now_s and covers(snapshot.vector, replica.floor)
@@ -190,27 +176,28 @@ class Giver:
     def _cut(self, replica: Replica) -> Snapshot:
         position = replica.position
         return replica.snapshot(
-            self._random.randbytes(SNAPSHOT_ID_BYTES),
-            lambda: self._storage.documents(replica.id),
-            lambda dot: whole_state(*self._storage.document_as_of(replica.id, dot, position)),
+            self._node.random.randbytes(SNAPSHOT_ID_BYTES),
+            lambda: self._node.storage.documents(replica.id),
+            lambda dot: whole_state(*self._node.storage.document_as_of(replica.id, dot, position)),
         )
 
     def _drop(self, open_: _Open) -> None:
         snapshot = open_.snapshot
         del self._open[snapshot.id]
-        replica = self._replicas.get(snapshot.space)
+        replica = self._node.replicas.get(snapshot.space)
         if replica is not None:
             replica.pins.discard(snapshot.position)
 
-    def serve(self, link: Link, here: SpaceLink, replica: Replica, durable: int, now_s: float) -> int:
+    def serve(self, link: Link, here: SpaceLink, replica: Replica, durable: int) -> int:
         """Send the next parts to a peer that was offered a snapshot and takes it. Returns their size in bytes."""
+        now_s = self._node.now_s
         assert here.offered
         serving = here.serving
         open_ = self._open.get(serving.snapshot) if serving is not None else None
         if serving is None or open_ is None:
             here.serving = None
             if now_s >= here.offer_due_s:
-                self._offer(link, here, replica, now_s)
+                self._offer(link, here, replica)
             return 0
         snapshot = open_.snapshot
         if snapshot.position > durable:
@@ -222,7 +209,7 @@ class Giver:
             try:
                 size_bytes, is_last = self._send_part(link, replica, snapshot, serving.part)
             except DamagedValue as error:  # it must not go on to others as a value that was purged
-                self._log("snapshot_given_up", level="error", space=replica.name, reason=error.message)
+                self._node.log("snapshot_given_up", level="error", space=replica.name, reason=error.message)
                 self._drop(open_)
                 here.serving = None
                 return sent_bytes
@@ -253,10 +240,10 @@ class Giver:
         open_ = self._open.get(here.serving.snapshot) if here.serving is not None else None
         return (here.serving.part, open_.snapshot.parts) if here.serving is not None and open_ is not None else None
 
-    def tick(self, now_s: float) -> None:
+    def tick(self) -> None:
         """Forget snapshots that nobody has asked for, for a while."""
         for open_ in list(self._open.values()):
-            if now_s >= open_.used_s + SNAPSHOT_KEEP_S:
+            if self._node.now_s >= open_.used_s + SNAPSHOT_KEEP_S:
                 self._drop(open_)
 
     def deadline_s(self) -> float | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crdtsync.causality import Dot
-    from crdtsync.core.alarms import Alarms
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.outbox import Outbox
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
@@ -71,38 +71,36 @@ class _Answering:
 class ValueRepair:
     """Of one node."""
 
-    def __init__(
-        self, replicas: Mapping[str, Replica], links: Mapping[int, Link], outbox: Outbox, alarms: Alarms
-    ) -> None:
-        self._replicas = replicas
+    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox) -> None:
+        self._node = node
         self._links = links
         self._outbox = outbox
-        self._alarms = alarms
         self._asking: dict[str, _Asking] = {}
         self._answering: dict[tuple[int, str], _Answering] = {}
         self._answer_due_s = 0.0
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` wants to be called."""
-        spaces = self._alarms.scopes(VALUE_DAMAGED)
+        spaces = self._node.alarms.scopes(VALUE_DAMAGED)
         due = [self._asking[space].due_s if space in self._asking else 0.0 for space in spaces]
         if self._answering:
             due.append(self._answer_due_s)
         return min(due, default=None)
 
-    def run(self, now_s: float) -> None:
+    def run(self) -> None:
         """Ask a peer for what is damaged, in each space where that is due, and answer what a peer has asked for."""
-        self._answer(now_s)
-        spaces = self._alarms.scopes(VALUE_DAMAGED)
+        now_s = self._node.now_s
+        self._answer()
+        spaces = self._node.alarms.scopes(VALUE_DAMAGED)
         for gone in self._asking.keys() - set(spaces):
             del self._asking[gone]
         for space in spaces:
-            replica = self._replicas.get(space)
+            replica = self._node.replicas.get(space)
             asking = self._asking.setdefault(space, _Asking(now_s))
             if now_s < asking.due_s:
                 continue
             if replica is None or not replica.values.wanted:
-                self._alarms.clear(VALUE_DAMAGED, space)
+                self._node.alarms.clear(VALUE_DAMAGED, space)
                 continue
             asking.due_s = now_s + asking.interval_s
             wanted, links = replica.values.wanted, self._able(space)
@@ -129,25 +127,26 @@ class ValueRepair:
         """A peer asks: give it what there is, about a MiB, within the next turns."""
         self._answering.setdefault((link.conn, replica.name), _Answering(link, replica, message))
 
-    def _answer(self, now_s: float) -> None:
+    def _answer(self) -> None:
         """Look a little further for what the first of those who asked wants; then it is the next one's turn."""
+        now_s = self._node.now_s
         if not self._answering or now_s < self._answer_due_s:
             return
         self._answer_due_s = now_s + SLICE_INTERVAL_S
         asked = next(iter(self._answering))
         answering = self._answering.pop(asked)
         link, replica = answering.link, answering.replica
-        if link.conn not in self._links or self._replicas.get(replica.name) is not replica:
+        if link.conn not in self._links or self._node.replicas.get(replica.name) is not replica:
             return
         if not answering.advance():
             self._answering[asked] = answering
         elif answering.found:
             self._outbox.send(link, Intact(replica.name, replica.epoch, answering.found, answering.values))
 
-    def came(self, replica: Replica, message: Intact, now_s: float) -> None:
+    def came(self, replica: Replica, message: Intact) -> None:
         """A peer has answered."""
         for key, dot, value in message.found():
             if replica.values.came(dot, value):
-                self._alarms.journal("value_mended", space=replica.name, key=key)
+                self._node.alarms.journal("value_mended", space=replica.name, key=key)
                 if asking := self._asking.get(replica.name):
-                    asking.due_s, asking.interval_s, asking.count = now_s, ASK_INTERVAL_S, 0
+                    asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0

@@ -85,14 +85,14 @@ def parts_of_two_snapshots_are_mixed(patch: Patches):
     """A taker that comes back goes on with the parts of another snapshot."""
     take = Giver.take
 
-    def careless(self, link, here, replica_, message, now_s):
+    def careless(self, link, here, replica_, message):
         if message.part and message.snapshot not in self._open:
             other = self._cut(replica_)
             parts = [other.part(n) for n in range(message.part + 1) if other.knows(n)]
             if len(parts) == message.part + 1:
                 other.id = message.snapshot
-                self._open[other.id] = _Open(other, now_s, now_s)
-        take(self, link, here, replica_, message, now_s)
+                self._open[other.id] = _Open(other, self._node.now_s, self._node.now_s)
+        take(self, link, here, replica_, message)
 
     patch.setattr(Giver, "take", careless)
 

@@ -222,14 +222,16 @@ def test_nobody_removes_on_the_word_of_a_peer_that_agrees(pair: Fleet) -> None:
 def test_a_space_that_is_never_quiet_keeps_no_other_from_being_compared(pair: Fleet) -> None:
     """What is due is looked for at the front alone: whoever is put off has to go to the end."""
     settle(pair)
-    comparer = pair["a"].node.sync.comparer
+    node = pair["a"].node
+    comparer = node.sync.comparer
     assert comparer.deadline_s() is None
-    comparer.note(["busy"], 0.0)
-    comparer.note(["quiet"], 1.0)
-    comparer.note(["busy"], 2.0)
+    for node.now_s, name in ((0.0, "busy"), (1.0, "quiet"), (2.0, "busy")):
+        comparer.note([name])
     assert comparer.deadline_s() == 1.0 + QUIET_S
-    assert comparer._take_due(1.0 + QUIET_S) == ["quiet"]
-    assert comparer._take_due(2.0 + QUIET_S) == ["busy"]
+    node.now_s = 1.0 + QUIET_S
+    assert comparer._take_due() == ["quiet"]
+    node.now_s = 2.0 + QUIET_S
+    assert comparer._take_due() == ["busy"]
 
 
 def continued(machine: Host, key: str, text: str, client: int = 7, root_name: str = "text") -> None:

@@ -122,12 +122,12 @@ def test_what_is_not_what_was_asked_for_is_not_taken(fleet: Fleet) -> None:
         ann.ask("get", key="k")
     (entry,) = host.replica.entries.held("k")
     repair = host.node.sync.value_repair
-    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack("other")]), host.now.mono_s)
+    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack("other")]))
     assert entry.dot in host.replica.values.damaged
-    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack(LONG + "k")]), host.now.mono_s)
+    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack(LONG + "k")]))
     assert ann.get("k") == LONG + "k"
     before = len(host.replica.ledger.batch.mended_values)
-    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack(LONG + "k")]), host.now.mono_s)
+    repair.came(host.replica, Intact("default", 0, [("k", entry.dot)], [pack(LONG + "k")]))
     assert len(host.replica.ledger.batch.mended_values) == before
 
 
@@ -197,11 +197,12 @@ def test_who_asks_again_and_again_gets_one_answer_and_a_few_values_a_turn(fleet:
     before = host.node.value_cache.misses
     for _ in range(100):
         repair.asked(link, replica, Spoilt("default", replica.epoch, entries))
-    repair.run(host.now.mono_s)
+    repair.run()
     assert host.node.value_cache.misses - before <= SLICE_ENTRIES
     sent = 0
-    for n in range(40):
-        repair.run(host.now.mono_s + n)
+    for _ in range(40):
+        host.node.now_s += 1
+        repair.run()
         sent += sum(len(data) for _, data in host.node.sync.outbox.take_sends())
     assert INTACT_BYTES_MAX <= sent < 2 * INTACT_BYTES_MAX
     assert host.node.value_cache.misses - before <= SLICE_ENTRIES
