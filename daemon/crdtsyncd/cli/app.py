@@ -146,7 +146,6 @@ def build() -> LazyGroup:
         package="crdtsyncd.cli.commands",
         help=HELP,
         params=common_options(),
-        no_args_is_help=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     group.params.append(_version_option())

@@ -178,6 +178,11 @@ DESTRUCTIVE = frozenset(
 class StateGroup(click.Group):
     """A group of commands: without one it shows its help, and a name that it does not know it answers with another."""
 
+    command_class = StateCommand
+
+    def __init__(self, name: str, **kwargs: Any) -> None:  # Any: click's own signature, passed on
+        super().__init__(name, **{"no_args_is_help": False, **kwargs})
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Show the help where it is needed, on stderr, for nothing was done; to a program say it as an error."""
         if not args and not ctx.resilient_parsing:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsyncd.cli.command import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import click
     from click.shell_completion import CompletionItem
 
     from crdtsync.client import AsyncClient, Client, Entry, Session
     from crdtsync.client.values.points import Point
+
+T = TypeVar("T")
 
 CLIENT_TIMEOUT_S = 30.0
 COMPLETION_TIMEOUT_S = 1.0
@@ -74,45 +78,28 @@ def completed(context: click.Context, beginning: str, ask: Callable[[Client], It
     return [CompletionItem(word) for word in found]
 
 
-def space_names(client: Client) -> list[str]:
-    """The spaces that this node holds."""
-    return sorted(space["name"] for space in client.status()["spaces"])
-
-
-def node_names(client: Client) -> list[str]:
-    """All nodes that this one knows, by name."""
-    return sorted({str(peer["name"]) for peer in client.status()["peers"] if peer.get("name")})
-
-
 def all_conflicts(client: Client, prefix: str) -> Iterator[Entry]:
-    """All entries with siblings under a prefix, page by page."""
-    start: str | None = None
-    while True:
-        page = client.conflicts(prefix, start=start, limit=_PAGE_VALUES)
-        yield from page
-        if len(page) < _PAGE_VALUES:
-            return
-        start = page[-1].key
+    """All entries with siblings under a prefix."""
+    return _paged(client.conflicts, prefix, _PAGE_VALUES, attrgetter("key"))
 
 
 def all_keys(client: Session, prefix: str) -> Iterator[str]:
-    """All keys under a prefix, page by page, so that the first are there before the last are read."""
-    start: str | None = None
-    while True:
-        page = client.keys(prefix, start=start, limit=_PAGE_KEYS)
-        yield from page
-        if len(page) < _PAGE_KEYS:
-            return
-        start = page[-1]
+    """All keys under a prefix."""
+    return _paged(client.keys, prefix, _PAGE_KEYS, str)
 
 
 def all_entries(client: Session, prefix: str, *, values: bool) -> Iterator[Entry]:
-    """All entries under a prefix as a scan has them, page by page; what is long without its value."""
+    """All entries under a prefix as a scan has them; what is long without its value."""
+    read = partial(client.entries, values=values)
+    return _paged(read, prefix, _PAGE_VALUES if values else _PAGE_KEYS, attrgetter("key"))
+
+
+def _paged(read: Callable[..., Sequence[T]], prefix: str, wanted: int, key_of: Callable[[T], str]) -> Iterator[T]:
+    """All that ``read`` gives, page by page, so that the first are there before the last are read."""
     start: str | None = None
-    wanted = _PAGE_VALUES if values else _PAGE_KEYS
     while True:
-        page = client.entries(prefix, start=start, limit=wanted, values=values)
+        page = read(prefix, start=start, limit=wanted)
         yield from page
         if len(page) < wanted:
             return
-        start = page[-1].key
+        start = key_of(page[-1])

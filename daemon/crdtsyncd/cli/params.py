@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from click.shell_completion import CompletionItem
+
+    from crdtsync.client import Client
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -24,97 +29,34 @@ _NAME_CHARS_MAX = 128
 _COMPLETIONS_MAX = 200
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``500ms 30s 10m 2h 7d``, as seconds: more than none, and no more than ``seconds_max``, in words ``most``."""
+class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A word, and what ``read`` takes it for. What it takes for nothing is a usage error: the ValueError says the form.
 
-    name = "duration"
+    ``ask``: how a daemon is asked for words that begin as one does, for a shell to complete it.
+    """
 
-    def __init__(self, seconds_max: float = math.inf, most: str = "") -> None:
-        self._seconds_max = seconds_max
-        self._most = most
+    def __init__(
+        self, name: str, read: Callable[[str], Any], ask: Callable[[Client, str], Iterable[str]] | None = None
+    ) -> None:
+        self.name = name
+        self._read = read
+        self._ask = ask
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds, or a usage error that shows the form or what is allowed."""
-        seconds = float(value) if isinstance(value, int | float) else self._parsed(str(value), param, ctx)
-        if seconds <= 0:
-            self.fail(f"{str(value)!r} is no time at all: it must be more than 0, such as 500ms or 30s.", param, ctx)
-        if seconds > self._seconds_max:
-            self.fail(f"{str(value)!r} is too long: at most {self._most}.", param, ctx)
-        return seconds
-
-    def _parsed(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = _DURATION.fullmatch(word)
-        if match is None:
-            self.fail(f"{word!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.", param, ctx)
-        return float(match[1]) * _SECONDS[match[2]]
-
-
-class HistoryCap(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``all``, ``none``, a size such as ``64MB`` or a duration such as ``7d``, as the client has them."""
-
-    name = "history"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool | int | timedelta:
-        """True, False, bytes or a time; or a usage error that shows the form."""
-        word = str(value)
-        if word in ("all", "none"):
-            return word == "all"
-        size, time = _SIZE.fullmatch(word), _DURATION.fullmatch(word)
-        if size is not None and int(size[1]):
-            return int(size[1]) * _BYTES[size[2]]
-        if time is None or not float(time[1]):
-            self.fail(f"{word!r} is not all, none, a size such as 500kB or 64MB, or a duration such as 7d.", param, ctx)
-        return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``500kB 64MB 2GB``, as bytes."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes, or a usage error that shows the form."""
-        match = _SIZE.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{str(value)!r} is not a size such as 800B, 500kB, 64MB or 2GB.", param, ctx)
-        return int(match[1]) * _BYTES[match[2]]
-
-
-class AtPoint(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A point of a space's past: a token, ``checkpoint:NAME``, a time such as ``2026-05-01T12:00Z``, or so long ago."""
-
-    name = "point"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str | datetime:
-        """The token or name as it is, or a time; one without a time zone is local."""
-        word = str(value)
-        if word.startswith(("c1.", "checkpoint:")):
-            return word
-        if _DURATION.fullmatch(word):
-            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(word, param, ctx))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What it stands for."""
         try:
-            return datetime.fromisoformat(word).astimezone()
-        except ValueError:
-            self.fail(
-                f"{word!r} is no point of the past: give a token, checkpoint:NAME, a time such as 2026-05-01T12:00, or "
-                "how long ago, such as 10m.",
-                param,
-                ctx,
-            )
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Words that begin so; none when no daemon answers at once."""
+        ask = self._ask
+        if ask is None:
+            return super().shell_complete(ctx, param, incomplete)
+        from crdtsyncd.cli.connect import completed
 
-class NamedAtPoint(AtPoint):
-    """The same, or the bare name of a checkpoint."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str | datetime:
-        """As of :class:`AtPoint`; what is nothing else is a name."""
-        word = str(value)
-        try:
-            return super().convert(word, param, ctx)
-        except click.UsageError:
-            return word
+        return completed(ctx, incomplete, lambda client: ask(client, incomplete))
 
 
 class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -130,162 +72,154 @@ class InputFile(click.ParamType):  # type: ignore[type-arg]  # generic since cli
         return file
 
 
-class AgentName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """The name of an agent, as its framework calls it."""
+def duration(seconds_max: float = math.inf, most: str = "") -> Word:
+    """``500ms 30s 10m 2h 7d``, as seconds: more than none, and no more than ``seconds_max``, in words ``most``."""
 
-    name = "name"
+    def read(word: str | float) -> float:
+        seconds = _seconds(word) if isinstance(word, str) else float(word)
+        if seconds <= 0:
+            raise ValueError(f"{str(word)!r} is no time at all: it must be more than 0, such as 500ms or 30s.")
+        if seconds > seconds_max:
+            raise ValueError(f"{str(word)!r} is too long: at most {most}.")
+        return seconds
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself, or a usage error that says what a name may hold."""
-        name = str(value)
-        if not (1 <= len(name) <= _NAME_CHARS_MAX and name.isprintable() and name.strip() == name):
-            self.fail(
-                f"{name!r} is no agent's name: 1 to 128 printable characters, without spaces at either end.", param, ctx
-            )
-        return name
-
-
-class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """The name of a space, or of an agent with a key."""
-
-    name = "name"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself, or a usage error that says what a name may hold."""
-        name = str(value)
-        if _NAME.fullmatch(name) is None:
-            self.fail(
-                f"{name!r} is not a name: 1 to 128 of a-z 0-9 . _ - beginning with a letter or digit.", param, ctx
-            )
-        return name
+    return Word("duration", read)
 
 
-class HeldSpace(Name):
-    """The name of a space that is there already; completed by asking the daemon."""
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002  # click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Spaces that this node holds, whose names begin so."""
-        from crdtsyncd.cli.connect import completed, space_names
-
-        return completed(ctx, incomplete, space_names)
+def _seconds(word: str) -> float:
+    match = _DURATION.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{word!r} is not a duration such as 500ms, 30s, 10m, 2h or 7d.")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
-class SpaceName(HeldSpace):
+def _history_cap(word: str) -> bool | int | timedelta:
+    """``all``, ``none``, a size such as ``64MB`` or a duration such as ``7d``, as the client has them."""
+    if word in ("all", "none"):
+        return word == "all"
+    size, time = _SIZE.fullmatch(word), _DURATION.fullmatch(word)
+    if size is not None and int(size[1]):
+        return int(size[1]) * _BYTES[size[2]]
+    if time is None or not float(time[1]):
+        raise ValueError(f"{word!r} is not all, none, a size such as 500kB or 64MB, or a duration such as 7d.")
+    return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
+
+
+def _size_bytes(word: str) -> int:
+    match = _SIZE.fullmatch(word)
+    if match is None:
+        raise ValueError(f"{word!r} is not a size such as 800B, 500kB, 64MB or 2GB.")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+def _point(word: str) -> str | datetime:
+    """A point of a space's past: a token, ``checkpoint:NAME``, a time, local without a zone, or so long ago."""
+    if word.startswith(("c1.", "checkpoint:")):
+        return word
+    if _DURATION.fullmatch(word):
+        return datetime.now(UTC) - timedelta(seconds=DURATION.convert(word, None, None))
+    try:
+        return datetime.fromisoformat(word).astimezone()
+    except ValueError:
+        raise ValueError(
+            f"{word!r} is no point of the past: give a token, checkpoint:NAME, a time such as 2026-05-01T12:00, or "
+            "how long ago, such as 10m."
+        ) from None
+
+
+def _point_or_checkpoint(word: str) -> str | datetime:
+    try:
+        return _point(word)
+    except ValueError:
+        return word
+
+
+def _agent_name(name: str) -> str:
+    if not (1 <= len(name) <= _NAME_CHARS_MAX and name.isprintable() and name.strip() == name):
+        raise ValueError(f"{name!r} is no agent's name: 1 to 128 printable characters, without spaces at either end.")
+    return name
+
+
+def _name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is not a name: 1 to 128 of a-z 0-9 . _ - beginning with a letter or digit.")
+    return name
+
+
+def _space_or_archive(word: str) -> str:
     """The name of a space, or of an archive of one: ``team@3``."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name itself, or a usage error that says what a name may hold."""
-        space, sign, epoch = str(value).partition("@")
-        name = super().convert(space, param, ctx)
-        if sign and not (epoch.isascii() and epoch.isdigit()):
-            self.fail(
-                f"{str(value)!r} names no archive: that is a space's name, @, and the number of an epoch.", param, ctx
-            )
-        return name + sign + epoch
+    space, sign, epoch = word.partition("@")
+    name = _name(space)
+    if sign and not (epoch.isascii() and epoch.isdigit()):
+        raise ValueError(f"{word!r} names no archive: that is a space's name, @, and the number of an epoch.")
+    return name + sign + epoch
 
 
-class Text(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """Words that go to the daemon: any text, as long as it is UTF-8."""
-
-    name = "text"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text, or a usage error when the bytes of the argument were not UTF-8."""
-        text = str(value)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self.fail("it is not valid UTF-8.", param, ctx)
-        return text
-
-
-class Key(Text):
-    """A key or the prefix of keys; completed by asking the daemon."""
-
-    name = "key"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002  # click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Keys that begin so; none when no daemon answers at once."""
-        from crdtsyncd.cli.connect import completed
-
-        return completed(ctx, incomplete, lambda client: client.keys(incomplete, limit=_COMPLETIONS_MAX))
-
-
-class Member(Text):
-    """A node: its name, or the beginning of its id; completed with the names that the daemon knows."""
-
-    name = "node"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002  # click's signature
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Members that begin so, and nodes that are no members."""
-        from crdtsyncd.cli.connect import completed, node_names
-
-        return completed(ctx, incomplete, node_names)
+def _text(text: str) -> str:
+    """What goes to the daemon: any text, as long as it is UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it is not valid UTF-8.") from None
+    return text
 
 
 WriteConcernValue: TypeAlias = int | str
 
 
-class WriteConcern(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+def _write_concern(word: str) -> WriteConcernValue:
     """How many nodes shall hold a write: a number, ``majority`` or ``all``."""
-
-    name = "n|majority|all"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> WriteConcernValue:
-        """The number or the word."""
-        word = str(value)
-        if word in ("majority", "all"):
-            return word
-        if word.isascii() and word.isdigit() and int(word) >= 1:
-            return int(word)
-        return self.fail(f"{word!r} is neither a number of nodes from 1 on, nor 'majority', nor 'all'.", param, ctx)
+    if word in ("majority", "all"):
+        return word
+    if word.isascii() and word.isdigit() and int(word) >= 1:
+        return int(word)
+    raise ValueError(f"{word!r} is neither a number of nodes from 1 on, nor 'majority', nor 'all'.")
 
 
-class Confidence(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """How sure an author is: a number from 0 to 1. (click's own range lets NaN through, which is in no range.)"""
-
-    name = "f"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, or a usage error."""
-        try:
-            confidence = float(str(value))
-        except ValueError:
-            confidence = math.nan
-        if not 0 <= confidence <= 1:
-            self.fail(f"{str(value)!r} is not a number from 0 to 1.", param, ctx)
-        return confidence
+def _confidence(word: str) -> float:
+    """From 0 to 1. (click's own range lets NaN through, which is in no range.)"""
+    try:
+        confidence = float(word)
+    except ValueError:
+        confidence = math.nan
+    if not 0 <= confidence <= 1:
+        raise ValueError(f"{word!r} is not a number from 0 to 1.")
+    return confidence
 
 
-DURATION = Duration()
-AT = AtPoint()
-NAMED_AT = NamedAtPoint()
-TTL = Duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
-TAKEOVER = Duration(_TAKEOVER_MAX_S, "1h")
-CONFIDENCE = Confidence()
-HISTORY_CAP = HistoryCap()
-SIZE = Size()
+def _spaces(client: Client, _beginning: str) -> list[str]:
+    return sorted(space["name"] for space in client.status()["spaces"])
+
+
+def _keys(client: Client, beginning: str) -> list[str]:
+    return client.keys(beginning, limit=_COMPLETIONS_MAX)
+
+
+def _nodes(client: Client, _beginning: str) -> list[str]:
+    """All that this one knows, by name."""
+    return sorted({str(peer["name"]) for peer in client.status()["peers"] if peer.get("name")})
+
+
+DURATION = duration()
+AT = Word("point", _point)
+NAMED_AT = Word("point", _point_or_checkpoint)
+"""A point of the past, or the bare name of a checkpoint."""
+TTL = duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
+TAKEOVER = duration(_TAKEOVER_MAX_S, "1h")
+CONFIDENCE = Word("f", _confidence)
+HISTORY_CAP = Word("history", _history_cap)
+SIZE = Word("size", _size_bytes)
 FILE = InputFile()
-AGENT_NAME = AgentName()
-NAME = Name()
-HELD_SPACE = HeldSpace()
-SPACE_NAME = SpaceName()
-TEXT = Text()
-KEY = Key()
-MEMBER = Member()
-WRITE_CONCERN = WriteConcern()
+AGENT_NAME = Word("name", _agent_name)
+"""Of an agent, as its framework calls it."""
+NAME = Word("name", _name)
+"""Of a space, or of an agent with a key."""
+HELD_SPACE = Word("name", _name, _spaces)
+"""Of a space that is there already."""
+SPACE_NAME = Word("name", _space_or_archive, _spaces)
+TEXT = Word("text", _text)
+KEY = Word("key", _text, _keys)
+"""A key or the prefix of keys."""
+MEMBER = Word("node", _text, _nodes)
+"""A node: its name, or the beginning of its id."""
+WRITE_CONCERN = Word("n|majority|all", _write_concern)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import refused_value
-from crdtsyncd.cli.params import AT, FILE, KEY, TEXT, WRITE_CONCERN
+from crdtsyncd.cli.params import AT, CONFIDENCE, FILE, KEY, TEXT, WRITE_CONCERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +19,37 @@ STDIN = "-"
 key_argument = click.argument("key", type=KEY)
 value_argument = click.argument("value", type=TEXT)
 prefix_argument = click.argument("prefix", type=KEY, default="")
+
+
+def all_of(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:  # Any: as click's decorators
+    """Several options, or arguments, that commands have together."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _check_conditions(context: click.Context, option: click.Parameter, given: Any) -> Any:
+    """No key is at a version and absent too."""
+    other = context.params.get("if_absent" if option.name == "if_version" else "if_version")
+    if given not in (None, False) and other not in (None, False):
+        raise click.UsageError("--if-version and --if-absent exclude each other: leave one of them out.")
+    return given
+
+
 if_version_option = click.option(
-    "--if-version", metavar="V", type=TEXT, help="Only if the key is at this version (get --json shows it)."
+    "--if-version",
+    metavar="V",
+    type=TEXT,
+    callback=_check_conditions,
+    help="Only if the key is at this version (get --json shows it).",
 )
-if_absent_option = click.option("--if-absent", is_flag=True, help="Only if the key does not exist.")
+if_absent_option = click.option(
+    "--if-absent", is_flag=True, callback=_check_conditions, help="Only if the key does not exist."
+)
 string_option = click.option("--string", "as_string", is_flag=True, help="The value is a string: take it literally.")
 at_option = click.option(
     "--at",
@@ -38,6 +65,13 @@ concern_option = click.option(
     type=WRITE_CONCERN,
     help="Return when this many nodes have it on disk.",
 )
+conditions_option = all_of(if_version_option, if_absent_option, concern_option)
+"""On what a write is done, and how many hold it when it returns: as the client's methods take them."""
+condition_option = all_of(if_version_option, concern_option)
+"""The same of one that needs the key to be there."""
+confidence_option = click.option(
+    "--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1."
+)
 token_file_option = click.option(
     "--token-file",
     metavar="FILE",
@@ -52,12 +86,6 @@ def loopback_place(given: str, option: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65535:
         raise click.BadParameter(f"{given!r} is not [HOST:]PORT", param_hint=option)
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def check_conditions(if_version: str | None, if_absent: bool) -> None:
-    """No key is at a version and absent too."""
-    if if_version is not None and if_absent:
-        raise click.UsageError("--if-version and --if-absent exclude each other: leave one of them out.")
 
 
 def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators

@@ -52,6 +52,7 @@ def _check(line: Line, field: str, rule: Field) -> None:
 
 def _seconds(line: Line, ttl: Value) -> float:
     try:
-        return TTL.convert(ttl, None, None)
+        seconds: float = TTL.convert(ttl, None, None)
+        return seconds
     except click.BadParameter as error:
         raise line.wrong(f'"ttl": {error.message}') from None

@@ -7,10 +7,10 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.params import TEXT, Word
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_table
 from crdtsyncd.wording import ago, moment
@@ -25,60 +25,48 @@ QUOTAS = ("requests_per_s", "bytes_per_s", "watches", "connections")
 DEFAULT = "default"
 
 
-class Who(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """``agent:NAME``, ``uid:N``, ``gid:N``, ``socket``, ``anyone``; ``user:NAME`` and ``group:NAME`` of this host."""
+def _who(word: str) -> str:
+    """As the daemon knows it, ``user:NAME`` and ``group:NAME`` being of this host; whether it names somebody is for the
+    daemon to say.
+    """
+    form, _, name = word.partition(":")
+    try:
+        if form == "user":
+            import pwd
 
-    name = "who"
+            return f"uid:{pwd.getpwnam(name).pw_uid}"
+        if form == "group":
+            import grp
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As the daemon knows it; whether it names somebody is for the daemon to say."""
-        form, _, name = str(value).partition(":")
-        try:
-            if form == "user":
-                import pwd
-
-                return f"uid:{pwd.getpwnam(name).pw_uid}"
-            if form == "group":
-                import grp
-
-                return f"gid:{grp.getgrnam(name).gr_gid}"
-        except KeyError:
-            self.fail(f"this host has no {form} {name!r}.", param, ctx)
-        return str(value)
+            return f"gid:{grp.getgrnam(name).gr_gid}"
+    except KeyError:
+        raise ValueError(f"this host has no {form} {name!r}.") from None
+    return word
 
 
-class Right(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+def _right(word: str) -> str:
     """``read``, ``write`` or ``admin``; of several, by commas, the one that includes the others."""
-
-    name = "right"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The word itself."""
-        words = str(value).split(",")
-        wrong = next((word for word in words if word not in RIGHTS), None)
-        if wrong is not None:
-            self.fail(f"{wrong!r} is not a right: read, write or admin.", param, ctx)
-        return max(words, key=RIGHTS.index)
+    words = word.split(",")
+    wrong = next((each for each in words if each not in RIGHTS), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} is not a right: read, write or admin.")
+    return max(words, key=RIGHTS.index)
 
 
-class Limit(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+def _limit(word: str) -> int | str:
     """A whole number from 1 on, or ``default``."""
-
-    name = "limit"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """The number, or the word."""
-        word = str(value)
-        if word != DEFAULT and (not word.isascii() or not word.isdecimal() or len(word) > 15 or int(word) < 1):
-            self.fail(f"{word!r} is not a whole number from 1 on, nor {DEFAULT!r}.", param, ctx)
-        return word if word == DEFAULT else int(word)
+    if word != DEFAULT and (not word.isascii() or not word.isdecimal() or len(word) > 15 or int(word) < 1):
+        raise ValueError(f"{word!r} is not a whole number from 1 on, nor {DEFAULT!r}.")
+    return word if word == DEFAULT else int(word)
 
 
-who_argument = click.argument("who", type=Who())
+LIMIT = Word("limit", _limit)
+RIGHT = Word("right", _right)
+who_argument = click.argument("who", type=Word("who", _who))
 pattern_argument = click.argument("pattern", type=TEXT, default="**")
 
 
-@click.group("access", cls=StateGroup, no_args_is_help=False)
+@click.group("access", cls=StateGroup)
 def access() -> None:
     """Say who may read, write and administer which keys.
 
@@ -95,9 +83,9 @@ def access() -> None:
     """
 
 
-@state_command("grant")
+@access.command("grant")
 @who_argument
-@click.argument("right", type=Right())
+@click.argument("right", type=RIGHT)
 @pattern_argument
 @pass_settings
 def grant(settings: Settings, who: str, right: str, pattern: str) -> None:
@@ -115,10 +103,10 @@ def grant(settings: Settings, who: str, right: str, pattern: str) -> None:
     output.result(settings, _sentence(fields), fields)
 
 
-@state_command("revoke")
+@access.command("revoke")
 @who_argument
 @pattern_argument
-@click.option("--right", type=Right(), default="read", help="Leave the rights below this one.")
+@click.option("--right", type=RIGHT, default="read", help="Leave the rights below this one.")
 @pass_settings
 def revoke(settings: Settings, who: str, pattern: str, right: str) -> None:
     """Take away the rule for WHO and PATTERN, as `crdtsync access list` shows it.
@@ -135,7 +123,7 @@ def revoke(settings: Settings, who: str, pattern: str, right: str) -> None:
     output.result(settings, _sentence(fields), fields)
 
 
-@state_command("list")
+@access.command("list")
 @click.option("--all", "everywhere", is_flag=True, help="Of all spaces.")
 @pass_settings
 def list_(settings: Settings, everywhere: bool) -> None:
@@ -166,12 +154,12 @@ def list_(settings: Settings, everywhere: bool) -> None:
         show_table(QUOTA_COLUMNS, quotas)
 
 
-@state_command("quota")
+@access.command("quota")
 @who_argument
-@click.option("--requests-per-s", type=Limit(), metavar="N", help="Requests a second.")
-@click.option("--bytes-per-s", type=Limit(), metavar="N", help="Bytes of requests that write, a second.")
-@click.option("--watches", type=Limit(), metavar="N", help="Watches and resolvers.")
-@click.option("--connections", type=Limit(), metavar="N", help="Connections.")
+@click.option("--requests-per-s", type=LIMIT, metavar="N", help="Requests a second.")
+@click.option("--bytes-per-s", type=LIMIT, metavar="N", help="Bytes of requests that write, a second.")
+@click.option("--watches", type=LIMIT, metavar="N", help="Watches and resolvers.")
+@click.option("--connections", type=LIMIT, metavar="N", help="Connections.")
 @pass_settings
 def quota(settings: Settings, /, who: str, **given: int | str | None) -> None:
     """Give WHO, agent:NAME or user:NAME, other quotas than the daemons' settings say; N may be `default`.
@@ -186,7 +174,7 @@ def quota(settings: Settings, /, who: str, **given: int | str | None) -> None:
     if not limits:
         raise click.UsageError("say which quota, such as --requests-per-s 50")
     with connect(settings) as client:
-        fields = client.access_quota(who, **limits)  # type: ignore[arg-type]  # numbers, as Limit makes them
+        fields = client.access_quota(who, **limits)  # type: ignore[arg-type]  # numbers, as LIMIT makes them
     shown = ", ".join(f"{name} {'default' if fields[name] is None else fields[name]}" for name in QUOTAS)
     output.result(settings, f"{who}: {shown}", fields)
 
@@ -208,7 +196,7 @@ def _sentence(fields: dict[str, Any]) -> str:
     return f"{fields['who']} {may} {fields['pattern']} in {fields['space']}{unchanged}"
 
 
-def _limit(name: str) -> Column:
+def _quota(name: str) -> Column:
     return Column(
         name.replace("_per_s", "/s").upper(), lambda row: "" if row[name] is None else f"{row[name]:,}", is_number=True
     )
@@ -222,7 +210,4 @@ RULE_COLUMNS = (
     Column("BY", lambda row: str(row["by"] or "built in")),
     Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
 )
-QUOTA_COLUMNS = (Column("QUOTA OF", lambda row: str(row["who"])), *map(_limit, QUOTAS))
-
-for command in (grant, revoke, list_, quota):
-    access.add_command(command)
+QUOTA_COLUMNS = (Column("QUOTA OF", lambda row: str(row["who"])), *map(_quota, QUOTAS))

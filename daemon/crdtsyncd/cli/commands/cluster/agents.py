@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import NAME
@@ -17,7 +17,7 @@ from crdtsyncd.wording import ago, moment
 KEY_FILE_MODE = 0o600
 
 
-@click.group("agent", cls=StateGroup, no_args_is_help=False)
+@click.group("agent", cls=StateGroup)
 def agent() -> None:
     """Make, list and revoke agents that prove their name with a key.
 
@@ -27,7 +27,7 @@ def agent() -> None:
     """
 
 
-@state_command("create")
+@agent.command("create")
 @click.argument("name", type=NAME)
 @click.option(
     "--file", "path", metavar="FILE", type=click.Path(), help="Write the key there instead, readable for you."
@@ -84,7 +84,7 @@ def _write_new(path: str, content: bytes) -> None:
         raise
 
 
-@state_command("list")
+@agent.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
     """List the agents with keys. Who does not run this node sees itself alone. With --json one object a line.
@@ -100,7 +100,7 @@ def list_(settings: Settings) -> None:
     show_rows(settings, COLUMNS, found, "no agents with keys: crdtsync agent create NAME makes one")
 
 
-@state_command("revoke")
+@agent.command("revoke")
 @click.argument("name", type=NAME)
 @pass_settings
 def revoke(settings: Settings, name: str) -> None:
@@ -123,6 +123,3 @@ COLUMNS = (
     Column("SINCE", lambda row: ago(row["time"]) if row["time"] else ""),
     Column("MADE BY", lambda row: str(row["by"] or "")),
 )
-
-for command in (create, list_, revoke):
-    agent.add_command(command)

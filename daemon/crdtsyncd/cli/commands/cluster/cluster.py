@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.commands.cluster.fleet import status
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.params import MEMBER, Duration
+from crdtsyncd.cli.params import MEMBER, duration
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.config.invite_argument import invite_of
@@ -30,7 +30,7 @@ listen_option = click.option(
 )
 
 
-@click.group("cluster", cls=StateGroup, no_args_is_help=False)
+@click.group("cluster", cls=StateGroup)
 def cluster() -> None:
     """Make hosts one cluster: init, invite, join, status, remove.
 
@@ -45,7 +45,7 @@ merge_option = click.option("--merge", is_flag=True, help="Bring along what this
 archive_option = click.option("--archive", is_flag=True, help="Put aside what this node holds, and begin anew.")
 
 
-@state_command("init")
+@cluster.command("init")
 @listen_option
 @merge_option
 @archive_option
@@ -71,9 +71,9 @@ def init(settings: Settings, listen: tuple[str, ...], merge: bool, archive: bool
         output.warning("this node listens for no peers; crdtsync cluster init --listen 0.0.0.0:7420 changes that")
 
 
-@state_command("invite")
+@cluster.command("invite")
 @click.option(
-    "--ttl", type=Duration(TTL_MAX_S, "30d"), default="24h", show_default=True, help="How long it can be used."
+    "--ttl", type=duration(TTL_MAX_S, "30d"), default="24h", show_default=True, help="How long it can be used."
 )
 @click.option("--uses", type=click.IntRange(1, 1000), default=1, show_default=True, help="By how many nodes.")
 @click.option(
@@ -103,7 +103,7 @@ def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...]
     output.result(settings, str(fields["invite"]), shown)
 
 
-@state_command("join")
+@cluster.command("join")
 @click.argument("invite")
 @listen_option
 @merge_option
@@ -134,7 +134,7 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
     output.result(settings, f"{done} {fields['cluster']}, {fields['members']} members{kept}", fields)
 
 
-@state_command("members")
+@cluster.command("members")
 @pass_settings
 def members(settings: Settings) -> None:
     """Show the members of the cluster, and those that were removed. With --json one object a line.
@@ -152,7 +152,7 @@ def members(settings: Settings) -> None:
     )
 
 
-@state_command("remove")
+@cluster.command("remove")
 @click.argument("node", type=MEMBER)
 @pass_settings
 def remove(settings: Settings, node: str) -> None:
@@ -170,7 +170,7 @@ def remove(settings: Settings, node: str) -> None:
     output.result(settings, f"removed {fields['name']}, {fields['members']} members left", fields)
 
 
-@state_command("rotate-key")
+@cluster.command("rotate-key")
 @click.option("--finish", is_flag=True, help="Use the new key now, also if some members do not know it yet.")
 @pass_settings
 def rotate_key(settings: Settings, finish: bool) -> None:
@@ -226,5 +226,5 @@ COLUMNS = (
     Column("ADDRESSES", lambda member: " ".join(member["addresses"]), folds=True),
 )
 
-for command in (init, invite, join, members, status, remove, rotate_key):
-    cluster.add_command(command)
+
+cluster.add_command(status)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import HELD_SPACE, KEY, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]  # Any: an object as it is printed
 
 
-@click.group("space", cls=StateGroup, no_args_is_help=False)
+@click.group("space", cls=StateGroup)
 def space() -> None:
     """Make, list and drop spaces, each replicated for itself.
 
@@ -30,7 +30,7 @@ def space() -> None:
     """
 
 
-@state_command("create")
+@space.command("create")
 @click.argument("name", type=NAME)
 @click.option(
     "--nodes",
@@ -62,7 +62,7 @@ def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w
     output.result(settings, str(made.token), asdict(made))
 
 
-@state_command("list")
+@space.command("list")
 @click.option("--archives", is_flag=True, help="What this node keeps of spaces that were dropped.")
 @pass_settings
 def list_(settings: Settings, archives: bool) -> None:
@@ -78,7 +78,7 @@ def list_(settings: Settings, archives: bool) -> None:
     show_rows(settings, ARCHIVE_COLUMNS if archives else SPACE_COLUMNS, map(_listed, found), "no archives")
 
 
-@state_command("drop")
+@space.command("drop")
 @click.argument("name", type=HELD_SPACE)
 @concern_option
 @pass_settings
@@ -105,7 +105,7 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     output.result(settings, text, asdict(dropped))
 
 
-@state_command("merge")
+@space.command("merge")
 @click.argument("name", metavar="FORK", type=HELD_SPACE)
 @click.option("--prefix", metavar="P", type=KEY, default="", help="Only keys that begin so.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: say what would be done.")
@@ -163,8 +163,3 @@ ARCHIVE_COLUMNS = (
     Column("DROPPED", lambda row: ago(row["time"])),
     Column("UNTIL", lambda row: rfc3339(row["until"])),
 )
-
-space.add_command(create)
-space.add_command(list_)
-space.add_command(drop)
-space.add_command(merge)

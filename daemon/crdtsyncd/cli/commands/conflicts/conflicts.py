@@ -10,8 +10,7 @@ from crdtsyncd.cli.connect import all_conflicts, connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import (
-    concern_option,
-    if_version_option,
+    condition_option,
     key_argument,
     prefix_argument,
     value_of,
@@ -21,8 +20,6 @@ from crdtsyncd.cli.show.tables import Column, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from crdtsyncd.cli.params import WriteConcernValue
 
     from crdtsync.client import Entry
 
@@ -72,18 +69,17 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have
 @click.option("--value", metavar="JSON", type=TEXT, help="Write this value instead of them all.")
 @click.option("--merge", is_flag=True, help="Join concurrent texts into one.")
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers.")
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
 def resolve(
     settings: Settings,
+    /,
     key: str,
     take: str | None,
     value: str | None,
     merge: bool,
     seen: str | None,
-    if_version: str | None,
-    w: WriteConcernValue | None,
+    **conditions: Any,
 ) -> None:
     """Make one value of several, and print the token.
 
@@ -102,6 +98,6 @@ def resolve(
     content = ... if value is None else value_of(value, as_string=False, instead="quote it")
     with connect(settings) as client:
         known = ... if seen is None else seen
-        written = client.resolve(key, take=take, value=content, merge=merge, if_version=if_version, seen=known, w=w)
+        written = client.resolve(key, take=take, value=content, merge=merge, seen=known, **conditions)
     report = {"token": written, "version": written.version, "resolved": written.resolved, "nodes": written.nodes}
     output.result(settings, written, report)

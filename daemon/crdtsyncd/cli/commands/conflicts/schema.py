@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.commands.conflicts.schema_migration import check, migrate
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 POLICIES = ("lww", "all", "max", "min", "confidence", "first", "manual")
 
 
-@click.group("schema", cls=StateGroup, no_args_is_help=False)
+@click.group("schema", cls=StateGroup)
 def schema() -> None:
     """Declare how keys are read and what may be written, by pattern."""
 
 
-@state_command("set")
+@schema.command("set")
 @click.argument("pattern", type=TEXT)
 @click.option("--policy", type=click.Choice(POLICIES), help="Which of several values readers are shown first.")
 @click.option("--refuse-lower", is_flag=True, help="Refuse a later write that ranks lower than what is shown.")
@@ -154,7 +154,7 @@ def _object_in(file: IO[bytes]) -> dict[str, Any]:
     return content
 
 
-@state_command("show")
+@schema.command("show")
 @click.argument("pattern", type=TEXT, required=False)
 @click.option("--key", metavar="KEY", type=KEY, help="Only the one that applies to this key.")
 @pass_settings
@@ -227,5 +227,6 @@ COLUMNS = (
     Column("SET", lambda row: ago(row["time"])),
 )
 
-for command in (set_, show, check, migrate):
-    schema.add_command(command)
+
+for _command in (check, migrate):
+    schema.add_command(_command)

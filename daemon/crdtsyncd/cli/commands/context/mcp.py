@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.errors import absent, refused_value, report
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import loopback_place, token_file_option
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     _Change = tuple[Path, Callable[[str], str]]
 
 
-@click.group("mcp", cls=StateGroup, no_args_is_help=False)
+@click.group("mcp", cls=StateGroup)
 def mcp() -> None:
     """Attach coding agents, by the Model Context Protocol."""
 
 
-@state_command("serve")
+@mcp.command("serve")
 @click.option("--read-only", is_flag=True, help="Offer no tool that writes.")
 @click.option("--memory-server", is_flag=True, help="Offer the nine tools of the reference memory server instead.")
 @click.option("--tools", metavar="NAME,…", default="", help="Offer only these tools.")
@@ -122,7 +122,7 @@ _scope_option = click.option(
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change, and write nothing.")
 
 
-@state_command("install")
+@mcp.command("install")
 @_client_option
 @_scope_option
 @click.option("--hooks", is_flag=True, help="Also tell each session what is new, and save it (claude-code, codex).")
@@ -157,7 +157,7 @@ def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bo
     _change_all(settings, names, scope, changes, dry_run=dry_run)
 
 
-@state_command("uninstall")
+@mcp.command("uninstall")
 @_client_option
 @_scope_option
 @_dry_run_option
@@ -180,7 +180,7 @@ def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run
     _change_all(settings, names, scope, changes, dry_run=dry_run)
 
 
-@state_command("status")
+@mcp.command("status")
 @pass_settings
 def status(settings: Settings) -> None:
     """Print which clients are on this machine, and whether they have the server and its hooks.
@@ -278,7 +278,3 @@ def _where() -> tuple[Path, Path, Mapping[str, str]]:
 def _program() -> str:
     """The command as a client finds it: the path of this one, for a client may have another PATH."""
     return shutil.which("crdtsync") or str(Path(sys.executable).with_name("crdtsync"))
-
-
-for _command in (serve, install, uninstall, status):
-    mcp.add_command(_command)

@@ -5,34 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import CONFIDENCE, KEY, TEXT
+from crdtsyncd.cli.params import KEY, TEXT
+from crdtsyncd.cli.shared_options import all_of, confidence_option
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from crdtsync import Client
 
-_SCOPE_OPTIONS = [
+_scoped = all_of(
     click.option("--user-id", metavar="ID", type=TEXT, help="Of this user."),
     click.option("--agent-id", metavar="ID", type=TEXT, help="Of this agent."),
     click.option("--run-id", metavar="ID", type=TEXT, help="Of this run; by default of the whole team."),
-]
+)
 _id_argument = click.argument("memory_id", metavar="ID", type=KEY)
 _text_argument = click.argument("text", type=TEXT)
 _limit_option = click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 
 
-def _scoped(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_SCOPE_OPTIONS):
-        function = option(function)
-    return function
-
-
-@click.group("memory", cls=StateGroup, no_args_is_help=False)
+@click.group("memory", cls=StateGroup)
 def memory() -> None:
     """Remember what agents have learnt, on all hosts.
 
@@ -44,12 +39,12 @@ def memory() -> None:
     """
 
 
-@state_command("add")
+@memory.command("add")
 @_text_argument
 @_scoped
 @click.option("--about", metavar="WORD", type=TEXT, help="What it is about: two that say different things show.")
 @click.option("--source", metavar="KEY", type=KEY, help="The key that it comes from.")
-@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
+@confidence_option
 @pass_settings
 def add(settings: Settings, /, text: str, **fact: Any) -> None:
     """Remember TEXT, and print its id.
@@ -67,7 +62,7 @@ def add(settings: Settings, /, text: str, **fact: Any) -> None:
     output.result(settings, added[0]["id"], added[0])
 
 
-@state_command("search")
+@memory.command("search")
 @click.argument("words", nargs=-1, required=True, type=TEXT)
 @_scoped
 @_limit_option
@@ -86,7 +81,7 @@ def search(settings: Settings, /, words: tuple[str, ...], limit: int, **scope: A
         _print(settings, found or _readable(client, scope))
 
 
-@state_command("list")
+@memory.command("list")
 @_scoped
 @_limit_option
 @pass_settings
@@ -104,7 +99,7 @@ def list_(settings: Settings, /, limit: int, **scope: Any) -> None:
         _print(settings, found or _readable(client, scope))
 
 
-@state_command("get")
+@memory.command("get")
 @_id_argument
 @pass_settings
 def get(settings: Settings, memory_id: str) -> None:
@@ -123,7 +118,7 @@ def get(settings: Settings, memory_id: str) -> None:
     output.result(settings, found["memory"], found)
 
 
-@state_command("update")
+@memory.command("update")
 @_id_argument
 @_text_argument
 @pass_settings
@@ -144,7 +139,7 @@ def update(settings: Settings, memory_id: str, text: str) -> None:
     output.result(settings, memory_id, {"id": memory_id, "memory": text})
 
 
-@state_command("forget")
+@memory.command("forget")
 @_id_argument
 @pass_settings
 def forget(settings: Settings, memory_id: str) -> None:
@@ -166,7 +161,7 @@ def forget(settings: Settings, memory_id: str) -> None:
         output.warning(f"{told[0].lower()}{told[1:]}: is the id right?")
 
 
-@state_command("history")
+@memory.command("history")
 @_id_argument
 @pass_settings
 def history(settings: Settings, memory_id: str) -> None:
@@ -212,7 +207,3 @@ def _print(settings: Settings, found: Iterable[Mapping[str, Any]]) -> None:
 
 def _no(memory_id: str) -> Exception:
     return absent(f"there is no memory {memory_id!r}")
-
-
-for _command in (add, search, list_, get, update, forget, history):
-    memory.add_command(_command)

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
+from crdtsyncd.cli.shared_options import all_of
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult, Sessions
 
@@ -38,21 +39,12 @@ def _sessions(settings: Settings) -> Iterator[Sessions]:
         yield Sessions(client)
 
 
-def _with(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-_here = _with(
+_here = all_of(
     click.argument("session", metavar="[ID]", type=TEXT, required=False),
     click.option("--latest", is_flag=True, help="The session that was written last on this machine."),
     click.option("--from", "program", type=click.Choice(_AGENTS), help="Of this agent alone."),
 )
-_going_on = _with(
+_going_on = all_of(
     click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in."),
     click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path."),
     click.option("--without-thinking", "thinking", flag_value=False, default=True, type=bool,
@@ -63,7 +55,7 @@ _going_on = _with(
 )  # fmt: skip
 
 
-@click.group("session", cls=StateGroup, no_args_is_help=False)
+@click.group("session", cls=StateGroup)
 def session() -> None:
     """Take sessions of coding agents along.
 
@@ -74,7 +66,7 @@ def session() -> None:
     """
 
 
-@state_command("save")
+@session.command("save")
 @_here
 @click.option("--no-redact", is_flag=True, help="Store secrets, too: whoever may read the space reads them.")
 @pass_settings
@@ -94,7 +86,7 @@ def save(settings: Settings, session: str | None, latest: bool, program: str | N
     _print_saved(settings, result)
 
 
-@state_command("watch")
+@session.command("watch")
 @_here
 @pass_settings
 def watch(settings: Settings, session: str | None, latest: bool, program: str | None) -> None:
@@ -111,7 +103,7 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
             output.flush()
 
 
-@state_command("load")
+@session.command("load")
 @_session_argument
 @click.option("--in", "cwd", metavar="DIR", type=click.Path(file_okay=False), help="The directory to go on in.")
 @click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
@@ -134,7 +126,7 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
         _print_loaded(settings, one, dry_run=dry_run)
 
 
-@state_command("handover")
+@session.command("handover")
 @_here
 @click.option("--to", required=True, type=click.Choice(_AGENTS), help="The agent that goes on.")
 @click.option("--on", "host", metavar="[USER@]HOST", type=TEXT, help="There, where session receive runs; not here.")
@@ -170,7 +162,7 @@ def handover(
     _print_handed_over(settings, done, **options)
 
 
-@state_command("branch")
+@session.command("branch")
 @_session_argument
 @click.option("--at", metavar="TURN", type=click.IntRange(1), help="Only what was said up to the end of this turn.")
 @_way
@@ -190,7 +182,7 @@ def branch(settings: Settings, /, session: str, **options: Any) -> None:
     _print_handed_over(settings, done, **options)
 
 
-@state_command("exclude")
+@session.command("exclude")
 @_session_argument
 @click.argument("turns", metavar="N[-M]", type=TEXT)
 @pass_settings
@@ -207,7 +199,7 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
         _print_excluded(settings, sessions.exclude(session, turns))
 
 
-@state_command("rewind")
+@session.command("rewind")
 @_session_argument
 @click.argument("turn", metavar="TURN", type=click.IntRange(0))
 @pass_settings
@@ -222,7 +214,7 @@ def rewind(settings: Settings, session: str, turn: int) -> None:
         _print_excluded(settings, sessions.rewind(session, turn))
 
 
-@state_command("include")
+@session.command("include")
 @_session_argument
 @click.argument("turns", metavar="N[-M]", type=TEXT)
 @pass_settings
@@ -237,7 +229,7 @@ def include(settings: Settings, session: str, turns: str) -> None:
         _print_excluded(settings, sessions.include(session, turns))
 
 
-@state_command("brief")
+@session.command("brief")
 @_session_argument
 @click.option(
     "--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(50), default=2000, show_default=True,
@@ -282,7 +274,7 @@ def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool = 
     _print_command(done.cwd, done.command, is_there=done.is_there)
 
 
-@state_command("ls")
+@session.command("ls")
 @click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
 @pass_settings
 def ls(settings: Settings, where: bool) -> None:
@@ -307,7 +299,7 @@ def ls(settings: Settings, where: bool) -> None:
             output.line(output.record(fields) if settings.json else said)
 
 
-@state_command("follow")
+@session.command("follow")
 @_session_argument
 @pass_settings
 def follow(settings: Settings, session: str) -> None:
@@ -332,7 +324,7 @@ def follow(settings: Settings, session: str) -> None:
             output.flush()
 
 
-@state_command("diff")
+@session.command("diff")
 @_session_argument
 @click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
 @pass_settings
@@ -358,7 +350,7 @@ def diff(settings: Settings, session: str, other: str | None) -> None:
         _print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
 
 
-@state_command("log")
+@session.command("log")
 @_session_argument
 @pass_settings
 def log(settings: Settings, session: str) -> None:
@@ -374,7 +366,7 @@ def log(settings: Settings, session: str) -> None:
         _print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
 
 
-@state_command("share")
+@session.command("share")
 @_session_argument
 @click.argument("to", metavar="SPACE", type=HELD_SPACE)
 @pass_settings
@@ -389,7 +381,7 @@ def share(settings: Settings, session: str, to: str) -> None:
         _print_saved(settings, sessions.share(session, to))
 
 
-@state_command("prune")
+@session.command("prune")
 @click.option("--older", "older_s", metavar="DURATION", type=DURATION, help="Those that were saved last so long ago.")
 @click.option("--over", "bytes_max", metavar="SIZE", type=SIZE, help="The oldest, if all take more than this.")
 @click.option("--always", is_flag=True, help="From now on, on every host: each session save does the same.")
@@ -408,7 +400,7 @@ def prune(settings: Settings, older_s: float | None, bytes_max: int | None, *, a
             output.result(settings, f"{saved.id}  {saved.title}", {"id": saved.id})
 
 
-@state_command("receive")
+@session.command("receive")
 @pass_settings
 def receive(settings: Settings) -> None:
     """Let sessions be handed over to you on this host, from others, until Ctrl-C.
@@ -433,7 +425,7 @@ def receive(settings: Settings) -> None:
         fleet.receiver(client, user, print_it).run()
 
 
-@state_command("show")
+@session.command("show")
 @_session_argument
 @click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
 @click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
@@ -462,7 +454,7 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None, 
         _print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
 
 
-@state_command("drop")
+@session.command("drop")
 @_session_argument
 @pass_settings
 def drop(settings: Settings, session: str) -> None:
@@ -480,7 +472,7 @@ def drop(settings: Settings, session: str) -> None:
     output.result(settings, saved.id, {"id": saved.id})
 
 
-@state_command("hook")
+@session.command("hook")
 @click.option("--from", "program", required=True, type=click.Choice(_HOOKED), help="The agent that runs it.")
 @pass_settings
 def hook(settings: Settings, program: str) -> None:
@@ -616,10 +608,3 @@ def _counts(counts: Mapping[str, int]) -> str:
 def _fields(saved: Saved) -> dict[str, Any]:
     fields = {field.name: getattr(saved, field.name) for field in dataclasses.fields(saved)}
     return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
-
-
-for _command in (
-    save, watch, load, handover, receive, branch, rewind, exclude, include, brief, ls, show, log, follow, diff,
-    share, prune, drop, hook,
-):  # fmt: skip
-    session.add_command(_command)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.commands.context.tokens import content_argument, kind_option, model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crdtsync.context import ContextEntry
 
 
-@click.group("context", cls=StateGroup, no_args_is_help=False)
+@click.group("context", cls=StateGroup)
 def context() -> None:
     """Hand results to other agents in few tokens.
 
@@ -31,7 +31,7 @@ def context() -> None:
     """
 
 
-@state_command("put")
+@context.command("put")
 @key_argument
 @content_argument
 @kind_option
@@ -57,7 +57,7 @@ def put(settings: Settings, key: str, file: IO[bytes], kind: str, ttl: float, ma
     output.result(settings, saved, _fields(made))
 
 
-@state_command("get")
+@context.command("get")
 @click.argument("key", type=KEY)
 @click.option("--full", is_flag=True, help="All that was put, as it was.")
 @pass_settings
@@ -86,7 +86,7 @@ def get(settings: Settings, key: str, full: bool) -> None:
         output.whole(f"{entry.text}\n".encode())
 
 
-@state_command("ls")
+@context.command("ls")
 @pass_settings
 def ls(settings: Settings) -> None:
     """Print what was put, a key a line.
@@ -102,7 +102,7 @@ def ls(settings: Settings) -> None:
             output.line(output.record({"key": key}) if settings.json else key)
 
 
-@state_command("stats")
+@context.command("stats")
 @pass_settings
 def stats(settings: Settings) -> None:
     """Print how much is there, and what reading it compactly saves.
@@ -129,7 +129,7 @@ def stats(settings: Settings) -> None:
     output.result(settings, said, fields)
 
 
-@state_command("clear")
+@context.command("clear")
 @pass_settings
 def clear(settings: Settings) -> None:
     """Remove all that was put.
@@ -158,7 +158,3 @@ def _fields(entry: ContextEntry) -> dict[str, Any]:
         "left_out": list(entry.left_out),
         "siblings": [_fields(one) for one in entry.siblings],
     }
-
-
-for _command in (put, get, ls, stats, clear):
-    context.add_command(_command)

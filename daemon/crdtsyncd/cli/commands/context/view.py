@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import MEANT, Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import MEANT, Settings, StateGroup, pass_settings
 from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TEXT
+from crdtsyncd.cli.shared_options import all_of
 from crdtsyncd.cli.show import output
 
 from crdtsync.context.view.definition import BUDGET_TOKENS, STRATEGIES
 from crdtsync.context.view.render import FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from crdtsync.context import View
 
 _budget_option = click.option(
@@ -29,7 +28,7 @@ _budget_option = click.option(
     show_default=True,
     help="How many tokens it may take.",
 )
-_OPTIONS = [
+_described = all_of(
     _budget_option,
     click.option("--query", metavar="WORDS", type=TEXT, help="What speaks of this comes before what is only new."),
     click.option("--role", metavar="NAME", type=TEXT, help="What is meant for this role comes before others."),
@@ -53,13 +52,7 @@ _OPTIONS = [
         "--format", "form", type=click.Choice(FORMATS), default="markdown", show_default=True, help="Its form."
     ),
     model_option,
-]
-
-
-def _described(function: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+)
 
 
 class _ViewGroup(StateGroup):
@@ -71,7 +64,7 @@ class _ViewGroup(StateGroup):
         return super().parse_args(ctx, args if is_command or ctx.resilient_parsing else ["show", *args])
 
 
-@click.group("view", cls=_ViewGroup, no_args_is_help=False)
+@click.group("view", cls=_ViewGroup)
 def view() -> None:
     """Show the part of the state that an agent should read.
 
@@ -90,7 +83,7 @@ _since_option = click.option(
 )
 
 
-@state_command("show")
+@view.command("show")
 @click.argument("prefixes", metavar="[PREFIX]...", nargs=-1, type=KEY)
 @_described
 @_since_option
@@ -108,7 +101,7 @@ def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> Non
         _print(settings, Views(client).view(prefixes or ("",), **wanted), is_news=wanted["since"] is not None)
 
 
-@state_command("define")
+@view.command("define")
 @click.argument("name", type=TEXT)
 @click.option(
     "--prefix", "prefixes", metavar="PREFIX", multiple=True, type=KEY, help="Only keys that start with it. Repeatable."
@@ -132,7 +125,7 @@ def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted
     output.result(settings, name, {"name": name, **definition.plain()})
 
 
-@state_command("use")
+@view.command("use")
 @click.argument("name", type=TEXT)
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="In place of the view's own.")
 @click.option("--query", metavar="WORDS", type=TEXT, help="In place of the view's own.")
@@ -156,7 +149,7 @@ def use(settings: Settings, /, name: str, **instead: Any) -> None:
         output.warning(f"the sources of the view {name} outgrow it: crdtsync doctor says what to do")
 
 
-@state_command("summarize")
+@view.command("summarize")
 @click.argument("name", type=TEXT)
 @pass_settings
 def summarize(settings: Settings, name: str) -> None:
@@ -175,7 +168,7 @@ def summarize(settings: Settings, name: str) -> None:
     output.result(settings, "made" if is_new else "there was nothing new", {"name": name, "made": is_new})
 
 
-@state_command("list")
+@view.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
     """Print the names of the views that are defined.
@@ -191,7 +184,7 @@ def list_(settings: Settings) -> None:
             output.line(output.record({"name": name}) if settings.json else name)
 
 
-@state_command("drop")
+@view.command("drop")
 @click.argument("name", type=TEXT)
 @pass_settings
 def drop(settings: Settings, name: str) -> None:
@@ -223,7 +216,3 @@ def _print(settings: Settings, shown: View, *, is_news: bool) -> None:
     fields = {"text": shown.text, "tokens": shown.tokens, "shown": list(shown.shown), "left_out": list(shown.left_out)}
     fields["gone"] = list(shown.gone)
     output.line(output.record({**fields, "token": shown.token}))
-
-
-for _command in (show, define, use, summarize, list_, drop):
-    view.add_command(_command)

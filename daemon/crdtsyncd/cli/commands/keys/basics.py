@@ -8,10 +8,12 @@ import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import all_entries, all_keys, connect, past
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import CONFIDENCE, KEY, TEXT, TTL, WriteConcernValue
+from crdtsyncd.cli.params import KEY, TEXT, TTL, WriteConcernValue
 from crdtsyncd.cli.shared_options import (
     at_option,
     concern_option,
+    condition_option,
+    confidence_option,
     fields_of,
     if_absent_option,
     if_version_option,
@@ -40,7 +42,7 @@ _BATCH_KEYS = 1000
 @if_version_option
 @if_absent_option
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")
-@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
+@confidence_option
 @concern_option
 @pass_settings
 def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options: object) -> None:
@@ -70,12 +72,9 @@ def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options
 @key_argument
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget the value after this time from now, such as 30s.")
 @click.option("--forever", is_flag=True, help="Keep it until somebody deletes it.")
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def touch(
-    settings: Settings, key: str, ttl: float | None, forever: bool, if_version: str | None, w: WriteConcernValue | None
-) -> None:
+def touch(settings: Settings, /, key: str, ttl: float | None, forever: bool, **conditions: Any) -> None:
     """Give a value another time to live, and print the token.
 
     The value stays as it is. If the key does not exist, the exit status is 1.
@@ -87,7 +86,7 @@ def touch(
     if (ttl is None) != forever:
         raise click.UsageError("say how long: either --ttl DURATION or --forever.")
     with connect(settings) as client:
-        if not client.touch(key, ttl, if_version=if_version, w=w):
+        if not client.touch(key, ttl, **conditions):
             raise absent(f"{key!r} does not exist")
         output.result(settings, client.last_token or "", {"token": client.last_token})
 
@@ -101,8 +100,7 @@ def _refuse_two(chosen: dict[str, object], *names: str) -> None:
 @state_command("del")
 @click.argument("keys", metavar="KEY...", nargs=-1, type=KEY)
 @click.option("--prefix", metavar="PREFIX", type=KEY, help="All keys that begin with PREFIX; prints how many.")
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
 def delete(
     settings: Settings, keys: tuple[str, ...], prefix: str | None, if_version: str | None, w: WriteConcernValue | None

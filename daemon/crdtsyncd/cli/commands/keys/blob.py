@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT, TTL
-from crdtsyncd.cli.shared_options import (
-    at_option,
-    check_conditions,
-    concern_option,
-    file_argument,
-    if_absent_option,
-    if_version_option,
-    key_argument,
-)
+from crdtsyncd.cli.shared_options import at_option, conditions_option, file_argument, key_argument
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from crdtsyncd.cli.params import WriteConcernValue
 
     from crdtsync.client import Blob
     from crdtsync.client.values.points import Point
@@ -36,29 +26,26 @@ FILE_MODE = 0o666
 """Less what the umask takes away, as for any file."""
 
 
-@click.group("blob", cls=StateGroup, no_args_is_help=False)
+@click.group("blob", cls=StateGroup)
 def blob() -> None:
     """Bytes of any length: files, pictures, models."""
 
 
-@state_command("put")
+@blob.command("put")
 @key_argument
 @file_argument("file")
 @click.option("--media-type", metavar="TYPE", type=TEXT, help="What the bytes are, such as application/pdf.")
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget it after this time, such as 30s or 7d.")
-@if_version_option
-@if_absent_option
-@concern_option
+@conditions_option
 @pass_settings
 def put(
     settings: Settings,
+    /,
     key: str,
     file: IO[bytes],
     media_type: str | None,
     ttl: float | None,
-    if_version: str | None,
-    if_absent: bool,
-    w: WriteConcernValue | None,
+    **conditions: Any,
 ) -> None:
     """Store the bytes of a file, and print the token.
 
@@ -70,24 +57,21 @@ def put(
       crdtsync blob put reports/q3 q3.pdf --media-type application/pdf
       tar c src | crdtsync blob put backups/src -
     """
-    check_conditions(if_version, if_absent)
     with connect(settings) as client, Progress("stored") as progress:
         written = client.put_blob(
             key,
             file,
             media_type=media_type,
             ttl=ttl,
-            if_version=if_version,
-            if_absent=if_absent,
             progress=lambda done, total: progress.show_bytes(done, done if total is None else total),
-            w=w,
+            **conditions,
         )
     fields = {"token": written, "version": written.version, "siblings": written.siblings, "nodes": written.nodes}
     output.result(settings, written, fields)
     output.warn_of_lost(written)
 
 
-@state_command("get")
+@blob.command("get")
 @key_argument
 @click.option("-o", "--output", "path", metavar="FILE", type=PATH, help="Write to FILE.")
 @at_option
@@ -131,7 +115,3 @@ def _copy(source: Blob, write: Callable[[bytes], object], progress: Progress) ->
     for data in source:
         write(data)
         progress.show_bytes(source.tell(), source.size)
-
-
-for command in (put, get):
-    blob.add_command(command)

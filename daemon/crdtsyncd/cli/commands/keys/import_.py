@@ -24,9 +24,7 @@ POLICIES = ("skip", "set", "sibling")
 OUTCOMES = ("created", "replaced", "added", "unchanged", "skipped")
 
 
-@state_command("import")
-@file_argument("file")
-@click.option(
+policy_option = click.option(
     "--on-conflict",
     "policy",
     type=click.Choice(POLICIES),
@@ -34,6 +32,11 @@ OUTCOMES = ("created", "replaced", "added", "unchanged", "skipped")
     show_default=True,
     help="What to do with a key that exists and holds something else: leave it, replace it, or keep both.",
 )
+
+
+@state_command("import")
+@file_argument("file")
+@policy_option
 @pass_settings
 def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
     """Write the keys that crdtsync export printed.

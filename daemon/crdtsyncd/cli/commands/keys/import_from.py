@@ -7,8 +7,8 @@ from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import StateGroup, pass_settings, state_command
-from crdtsyncd.cli.commands.keys.import_ import POLICIES, report
+from crdtsyncd.cli.command import StateGroup, pass_settings
+from crdtsyncd.cli.commands.keys.import_ import policy_option, report
 from crdtsyncd.cli.connect import async_client, connect
 from crdtsyncd.cli.data.export_records import record_of
 from crdtsyncd.cli.data.importer import Importer
@@ -32,25 +32,18 @@ REDIS_LISTED_MAX = 1_000_000  # the most that its search gives
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 
 
-@click.group("import-from", cls=StateGroup, no_args_is_help=False)
+@click.group("import-from", cls=StateGroup)
 def import_from() -> None:
     """Bring over what you have elsewhere. It can be repeated: what is there already stays."""
 
 
-@state_command("redis")
+@import_from.command("redis")
 @click.argument("url", type=TEXT)
 @click.option("--match", metavar="PATTERN", default="*", help="Only the keys that match, as Redis understands it.")
 @click.option("--prefix", default="redis/", show_default=True, help="What the keys begin with here.")
 @click.option("--separator", default=":", show_default=True, help="What divides the parts of a name.")
 @click.option("--parse-json", is_flag=True, help="Store a string that is JSON as what it says.")
-@click.option(
-    "--on-conflict",
-    "policy",
-    type=click.Choice(POLICIES),
-    default="skip",
-    show_default=True,
-    help="What to do with a key that exists and holds something else: leave it, replace it, or keep both.",
-)
+@policy_option
 @_dry_run_option
 @pass_settings
 def redis(
@@ -78,7 +71,7 @@ def redis(
     _bring_keys(settings, RedisKeys(url, match, prefix, separator, parse_json=parse_json), policy, dry_run=dry_run)
 
 
-@state_command("mem0")
+@import_from.command("mem0")
 @file_argument("file")
 @click.option("--prefix", default="memory/", show_default=True, help="The prefix of the memory that is to have them.")
 @_dry_run_option
@@ -122,7 +115,7 @@ def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
             keys.leave_out(line.file, error.message.removeprefix(f"{line.file}:{line.number}: "))
 
 
-@state_command("langgraph-sqlite")
+@import_from.command("langgraph-sqlite")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
 @_dry_run_option
@@ -148,7 +141,7 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
 
 
-@state_command("langgraph-redis")
+@import_from.command("langgraph-redis")
 @click.argument("url", type=TEXT)
 @click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
 @_dry_run_option
@@ -200,7 +193,7 @@ def _bring_checkpoints(
     output.result(settings, plain + (", if it were done" if dry_run else ""), fields)
 
 
-@state_command("memory-server")
+@import_from.command("memory-server")
 @file_argument("file")
 @_dry_run_option
 @pass_settings
@@ -225,7 +218,3 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
     entities, relations = asyncio.run(run())
     plain = f"{entities:,} entities and {relations:,} relations are new" + (", if it were done" if dry_run else "")
     output.result(settings, plain, {"entities": entities, "relations": relations})
-
-
-for _command in (redis, langgraph_sqlite, langgraph_redis, mem0, memory_server):
-    import_from.add_command(_command)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.params import WriteConcernValue
-from crdtsyncd.cli.shared_options import (
-    check_conditions,
-    concern_option,
-    if_absent_option,
-    if_version_option,
-    key_argument,
-)
+from crdtsyncd.cli.shared_options import condition_option, conditions_option, key_argument
 from crdtsyncd.cli.show import output
 
 
 @state_command("incr")
 @key_argument
 @click.argument("n", type=int, default=1)
-@if_version_option
-@if_absent_option
-@concern_option
+@conditions_option
 @pass_settings
-def incr(
-    settings: Settings, key: str, n: int, if_version: str | None, if_absent: bool, w: WriteConcernValue | None
-) -> None:
+def incr(settings: Settings, /, key: str, n: int, **conditions: Any) -> None:
     """Add to a counter, and print its new value.
 
     N is a whole number, 1 if it is left out; less than 0 counts down. An absent key counts as 0. What several hosts
@@ -36,18 +27,16 @@ def incr(
       crdtsync incr tokens/spent 250
       crdtsync incr slots/free -1
     """
-    check_conditions(if_version, if_absent)
     with connect(settings) as client:
-        value = client.incr(key, n, if_version=if_version, if_absent=if_absent, w=w)
+        value = client.incr(key, n, **conditions)
         output.result(settings, str(value), {"value": value, "token": client.last_token})
 
 
 @state_command("reset")
 @key_argument
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def reset(settings: Settings, key: str, if_version: str | None, w: WriteConcernValue | None) -> None:
+def reset(settings: Settings, /, key: str, **conditions: Any) -> None:
     """Set a counter back to 0, and print what it was.
 
     What other hosts have counted and this one does not know yet counts from 0 on. If the condition is false, nothing
@@ -58,5 +47,5 @@ def reset(settings: Settings, key: str, if_version: str | None, w: WriteConcernV
       crdtsync reset tokens/spent
     """
     with connect(settings) as client:
-        value = client.reset(key, if_version=if_version, w=w)
+        value = client.reset(key, **conditions)
         output.result(settings, str(value), {"value": value, "token": client.last_token})

@@ -9,11 +9,12 @@ from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
-from crdtsyncd.cli.params import CONFIDENCE, TEXT, TTL, WriteConcernValue
+from crdtsyncd.cli.params import TEXT, TTL
 from crdtsyncd.cli.shared_options import (
     at_option,
-    check_conditions,
     concern_option,
+    condition_option,
+    confidence_option,
     fields_of,
     if_absent_option,
     if_version_option,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget this element after this time, such as 30s or 7d.")
 @if_version_option
 @if_absent_option
-@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
+@confidence_option
 @click.option("--meta", metavar="JSON", type=TEXT, help="An object to keep beside the element.")
 @concern_option
 @pass_settings
@@ -52,8 +53,6 @@ def append(
     key: str,
     value: str,
     as_string: bool,
-    if_version: str | None,
-    if_absent: bool,
     meta: str | None,
     **options: Any,
 ) -> None:
@@ -65,11 +64,10 @@ def append(
     Example:
       crdtsync append findings '{"file": "main.c", "line": 12}'
     """
-    check_conditions(if_version, if_absent)
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
         said = None if meta is None else fields_of(meta, "--meta")
-        length = client.append(key, content, if_version=if_version, if_absent=if_absent, meta=said, **options)
+        length = client.append(key, content, meta=said, **options)
         output.result(settings, str(length), {"length": length, "token": client.last_token})
 
 
@@ -107,10 +105,9 @@ def log(settings: Settings, key: str, count: int | None, follow: bool, at: Point
 @state_command("trim")
 @key_argument
 @click.option("--keep", metavar="N", required=True, type=click.IntRange(0), help="How many elements to keep.")
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def trim(settings: Settings, key: str, keep: int, if_version: str | None, w: WriteConcernValue | None) -> None:
+def trim(settings: Settings, /, key: str, keep: int, **conditions: Any) -> None:
     """Remove all but the newest elements of a log.
 
     Prints how many were removed.
@@ -120,17 +117,16 @@ def trim(settings: Settings, key: str, keep: int, if_version: str | None, w: Wri
       crdtsync trim findings --keep 100
     """
     with connect(settings) as client:
-        removed = client.trim(key, keep, if_version=if_version, w=w)
+        removed = client.trim(key, keep, **conditions)
         output.result(settings, str(removed), {"removed": removed, "token": client.last_token})
 
 
 @state_command("remove")
 @key_argument
 @click.argument("dot", type=TEXT)
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def remove(settings: Settings, key: str, dot: str, if_version: str | None, w: WriteConcernValue | None) -> None:
+def remove(settings: Settings, /, key: str, dot: str, **conditions: Any) -> None:
     """Remove one element of a log, and print the token.
 
     DOT names the element, as `log --json` shows it; the others stay. If it is gone already, the exit status is 1.
@@ -140,7 +136,7 @@ def remove(settings: Settings, key: str, dot: str, if_version: str | None, w: Wr
       crdtsync remove findings 17612345.4.0
     """
     with connect(settings) as client:
-        if not client.remove(key, dot, if_version=if_version, w=w):
+        if not client.remove(key, dot, **conditions):
             raise absent(f"{key!r} has no element {dot}")
         output.result(settings, client.last_token or "", {"token": client.last_token})
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
-from crdtsyncd.cli.params import CONFIDENCE, TEXT
+from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import (
-    check_conditions,
     concern_option,
+    condition_option,
+    confidence_option,
     if_absent_option,
     if_version_option,
     key_argument,
     value_of,
 )
 from crdtsyncd.cli.show import output
-
-if TYPE_CHECKING:
-    from crdtsyncd.cli.params import WriteConcernValue
 
 
 @state_command("merge")
@@ -30,19 +28,10 @@ if TYPE_CHECKING:
 @if_version_option
 @if_absent_option
 @click.option("--if-field-absent", is_flag=True, help="Only if the map has none of these fields.")
-@click.option("--confidence", metavar="F", type=CONFIDENCE, help="How sure the author is, from 0 to 1.")
+@confidence_option
 @concern_option
 @pass_settings
-def merge(
-    settings: Settings,
-    /,
-    key: str,
-    fields: str,
-    seen: str | None,
-    if_version: str | None,
-    if_absent: bool,
-    **options: Any,
-) -> None:
+def merge(settings: Settings, /, key: str, fields: str, seen: str | None, **options: Any) -> None:
     """Write some fields of a map, and print the token.
 
     JSON is an object; "-" reads it from stdin. Its fields are written, the others stay as they are. Each field is
@@ -52,13 +41,12 @@ def merge(
     Example:
       crdtsync merge profile '{"name": "Ada", "born": 1815}'
     """
-    check_conditions(if_version, if_absent)
     content = value_of(fields, as_string=False, instead="quote it")
     if not isinstance(content, dict):
         raise refused_value(f"a map is merged from a JSON object of its fields, not from {_NAMES[type(content)]}")
     with connect(settings) as client:
         given = ... if seen is None else seen
-        written = client.merge(key, content, if_version=if_version, if_absent=if_absent, seen=given, **options)
+        written = client.merge(key, content, seen=given, **options)
     report = {"token": written, "siblings": written.siblings, "nodes": written.nodes}
     output.result(settings, written, report)
     output.warn_of_lost(written)
@@ -78,10 +66,9 @@ _NAMES = {
 @state_command("drop")
 @key_argument
 @click.argument("field", type=TEXT)
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def drop(settings: Settings, key: str, field: str, if_version: str | None, w: WriteConcernValue | None) -> None:
+def drop(settings: Settings, /, key: str, field: str, **conditions: Any) -> None:
     """Remove a field from a map, and print the token.
 
     If the map does not have the field, the exit status is 1.
@@ -91,7 +78,7 @@ def drop(settings: Settings, key: str, field: str, if_version: str | None, w: Wr
       crdtsync drop profile born
     """
     with connect(settings) as client:
-        existed = client.drop(key, field, if_version=if_version, w=w)
+        existed = client.drop(key, field, **conditions)
         if not existed:
             raise absent(f"{key!r} has no field {field!r}")
         output.result(settings, client.last_token or "", {"existed": existed, "token": client.last_token})

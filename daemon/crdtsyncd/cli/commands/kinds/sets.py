@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
@@ -10,10 +10,8 @@ from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.shared_options import (
-    check_conditions,
-    concern_option,
-    if_absent_option,
-    if_version_option,
+    condition_option,
+    conditions_option,
     key_argument,
     string_option,
     value_argument,
@@ -22,8 +20,6 @@ from crdtsyncd.cli.shared_options import (
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
-    from crdtsyncd.cli.params import WriteConcernValue
-
     from crdtsync.client import Member
 
 
@@ -31,19 +27,9 @@ if TYPE_CHECKING:
 @key_argument
 @value_argument
 @string_option
-@if_version_option
-@if_absent_option
-@concern_option
+@conditions_option
 @pass_settings
-def add(
-    settings: Settings,
-    key: str,
-    value: str,
-    as_string: bool,
-    if_version: str | None,
-    if_absent: bool,
-    w: WriteConcernValue | None,
-) -> None:
+def add(settings: Settings, /, key: str, value: str, as_string: bool, **conditions: Any) -> None:
     """Add a value to a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. A value that is in the set already stays in it. Where one host adds a value
@@ -53,10 +39,9 @@ def add(
     Example:
       crdtsync add tags --string urgent
     """
-    check_conditions(if_version, if_absent)
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        added = client.add(key, content, if_version=if_version, if_absent=if_absent, w=w)
+        added = client.add(key, content, **conditions)
         output.result(settings, client.last_token or "", {"added": added, "token": client.last_token})
 
 
@@ -64,12 +49,9 @@ def add(
 @key_argument
 @value_argument
 @string_option
-@if_version_option
-@concern_option
+@condition_option
 @pass_settings
-def discard(
-    settings: Settings, key: str, value: str, as_string: bool, if_version: str | None, w: WriteConcernValue | None
-) -> None:
+def discard(settings: Settings, /, key: str, value: str, as_string: bool, **conditions: Any) -> None:
     """Remove a value from a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. If it is not in the set, the exit status is 1.
@@ -80,7 +62,7 @@ def discard(
     """
     content = value_of(value, as_string=as_string)
     with connect(settings) as client:
-        existed = client.discard(key, content, if_version=if_version, w=w)
+        existed = client.discard(key, content, **conditions)
         if not existed:
             shown = json_values.dumps(content)
             raise absent(f"{shown if len(shown) <= 40 else f'{shown[:37]}...'} is not in {key!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
@@ -10,14 +10,7 @@ from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import ndjson
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import FILE, TEXT, WriteConcernValue
-from crdtsyncd.cli.shared_options import (
-    check_conditions,
-    concern_option,
-    if_absent_option,
-    if_version_option,
-    key_argument,
-    read_text,
-)
+from crdtsyncd.cli.shared_options import conditions_option, key_argument, read_text
 from crdtsyncd.cli.show import output
 
 from crdtsync.errors import InvalidRequest, KindMismatch
@@ -34,20 +27,17 @@ _POSITION = click.IntRange(0)
 @click.option("--insert", metavar="POS STR", type=(_POSITION, TEXT), help="Insert STR before position POS.")
 @click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
 @click.option("--compact", is_flag=True, help="Store it anew, without the past that its edits have left behind.")
-@if_version_option
-@if_absent_option
-@concern_option
+@conditions_option
 @pass_settings
 def text(
     settings: Settings,
+    /,
     key: str,
     file: IO[bytes] | None,
     insert: tuple[int, str] | None,
     delete: tuple[int, int] | None,
     compact: bool,
-    if_version: str | None,
-    if_absent: bool,
-    w: WriteConcernValue | None,
+    **conditions: Any,
 ) -> None:
     """Print a text, or edit it and print the token.
 
@@ -62,9 +52,8 @@ def text(
     edits = [edit for edit in (file, insert, delete, compact or None) if edit is not None]
     if len(edits) > 1:
         raise click.UsageError("--set, --insert, --delete and --compact exclude each other: one edit at a time.")
-    if (if_version is not None or if_absent) and not (file or insert or delete):
+    if (conditions["if_version"] is not None or conditions["if_absent"]) and not (file or insert or delete):
         raise click.UsageError("--if-version and --if-absent go with --set, --insert and --delete.")
-    check_conditions(if_version, if_absent)
     report: dict[str, object] = {}
     with connect(settings) as client:
         document = client.text(key)
@@ -72,17 +61,15 @@ def text(
             _print(settings, client.entry(key), key)
             return
         if file is not None:
-            token = document.set(
-                read_text(file.read(), ndjson.name_of(file)), if_version=if_version, if_absent=if_absent, w=w
-            )
+            token = document.set(read_text(file.read(), ndjson.name_of(file)), **conditions)
         elif insert is not None:
-            token = document.insert(*insert, if_version=if_version, if_absent=if_absent, w=w)
+            token = document.insert(*insert, **conditions)
         elif compact:
-            token = _compact(client, key, w)
+            token = _compact(client, key, conditions["w"])
             report = {"bytes_before": token.bytes_before, "bytes_after": token.bytes_after}
         else:
             assert delete is not None
-            token = document.delete(*delete, if_version=if_version, w=w)
+            token = document.delete(*delete, if_version=conditions["if_version"], w=conditions["w"])
     output.result(settings, token, {"token": token, **report})
 
 

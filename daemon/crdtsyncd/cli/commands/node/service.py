@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import counted
@@ -13,12 +13,12 @@ NOT_RUNNING = 3
 user_option = click.option("--user", is_flag=True, help="For yourself alone, by your own service manager.")
 
 
-@click.group("service", cls=StateGroup, no_args_is_help=False)
+@click.group("service", cls=StateGroup)
 def service() -> None:
     """Run crdtsyncd as a service of systemd."""
 
 
-@state_command("install")
+@service.command("install")
 @user_option
 @pass_settings
 def install(settings: Settings, user: bool) -> None:
@@ -42,7 +42,7 @@ def install(settings: Settings, user: bool) -> None:
         output.line("who is to use it joins its group: usermod -a -G crdtsync NAME")
 
 
-@state_command("uninstall")
+@service.command("uninstall")
 @user_option
 @pass_settings
 def uninstall(settings: Settings, user: bool) -> None:
@@ -61,7 +61,7 @@ def uninstall(settings: Settings, user: bool) -> None:
         output.line(f"kept: {kept}")
 
 
-@state_command("status")
+@service.command("status")
 @user_option
 @pass_settings
 def status(settings: Settings, user: bool) -> None:
@@ -100,7 +100,3 @@ def status(settings: Settings, user: bool) -> None:
 def _say(settings: Settings, what: str, where: str) -> None:
     output.line(output.record({"did": what, "what": where}) if settings.json else f"{what} {where}")
     output.flush()
-
-
-for command in (install, uninstall, status):
-    service.add_command(command)

@@ -7,6 +7,7 @@ from contextlib import suppress
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.params import TEXT
+from crdtsyncd.cli.shared_options import loopback_place
 from crdtsyncd.cli.show import output
 
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -40,16 +41,14 @@ def ui(
     from crdtsync import AsyncClient
     from crdtsync.ui.server import Options, serve
 
-    host, _, port = listen.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{listen!r} is not [HOST:]PORT", param_hint="--listen")
+    host, port = loopback_place(listen, "--listen")
 
     def doctor() -> list[dict[str, str]]:
         from crdtsyncd.doctor import examine
 
         return [finding._asdict() for finding in examine(settings.socket, None, None)]
 
-    options = Options(host.strip("[]") or "127.0.0.1", int(port), read_only, certificate, private_key, doctor)
+    options = Options(host, port, read_only, certificate, private_key, doctor)
     told: list[str] = []
 
     def ready(address: str) -> None:

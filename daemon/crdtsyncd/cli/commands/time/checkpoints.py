@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
 from crdtsyncd.cli.commands.time.restore import diff, restore
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import FILE, CommandFailed, absent
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
 
 
-@click.group("checkpoint", cls=StateGroup, no_args_is_help=False)
+@click.group("checkpoint", cls=StateGroup)
 def checkpoint() -> None:
     """Name points of the past, and go back to them."""
 
 
-@state_command("create")
+@checkpoint.command("create")
 @click.argument("name", type=TEXT)
 @click.option(
     "--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Restore these keys, if not told more."
@@ -59,7 +59,7 @@ def create(
     output.result(settings, token, {"token": token, "nodes": token.nodes})
 
 
-@state_command("list")
+@checkpoint.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
     """List the checkpoints, the oldest first.
@@ -76,7 +76,7 @@ def list_(settings: Settings) -> None:
     show_rows(settings, COLUMNS, map(asdict, found), "no checkpoints")
 
 
-@state_command("show")
+@checkpoint.command("show")
 @click.argument("name", type=TEXT)
 @pass_settings
 def show(settings: Settings, name: str) -> None:
@@ -99,7 +99,7 @@ def show(settings: Settings, name: str) -> None:
             output.line(f"{field}: {_shown(fields[field])}")
 
 
-@state_command("delete")
+@checkpoint.command("delete")
 @click.argument("name", type=TEXT)
 @concern_option
 @pass_settings
@@ -139,7 +139,7 @@ COLUMNS = (
 )
 
 
-@state_command("verify")
+@checkpoint.command("verify")
 @click.argument("name", type=TEXT)
 @pass_settings
 def verify(settings: Settings, name: str) -> None:
@@ -170,7 +170,7 @@ def verify(settings: Settings, name: str) -> None:
         )
 
 
-@state_command("fork")
+@checkpoint.command("fork")
 @click.argument("name", type=NAME)
 @click.option(
     "--at", metavar="CHECKPOINT", type=TEXT, help="What that checkpoint holds, in place of what is there now."
@@ -193,7 +193,7 @@ def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...
     output.result(settings, token, {"token": token, "space": name})
 
 
-@state_command("policy")
+@checkpoint.command("policy")
 @click.argument("name", type=TEXT, required=False)
 @click.option("--every", metavar="DURATION", type=TTL, help="Make one so often while something changes.")
 @click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only for changes of these keys.")
@@ -248,5 +248,6 @@ POLICY_COLUMNS = (
     Column("LAST", lambda row: ago(row["last"])),
 )
 
-for command in (create, list_, show, diff, restore, fork, policy, verify, delete):
-    checkpoint.add_command(command)
+
+for _command in (diff, restore):
+    checkpoint.add_command(_command)

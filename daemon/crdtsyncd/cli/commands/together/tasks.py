@@ -34,7 +34,7 @@ STATES = ("open", "claimed", "done", "failed")
 role_option = click.option("--role", metavar="NAME", type=TEXT, help="Only workers of this role take the task.")
 
 
-@click.group("task", cls=StateGroup, no_args_is_help=False)
+@click.group("task", cls=StateGroup)
 def task() -> None:
     """Put tasks for the workers of all hosts.
 
@@ -44,7 +44,7 @@ def task() -> None:
     """
 
 
-@state_command("put")
+@task.command("put")
 @key_argument
 @value_argument
 @string_option
@@ -85,7 +85,7 @@ def put(
     output.result(settings, token, {"token": token})
 
 
-@state_command("retry")
+@task.command("retry")
 @key_argument
 @pass_settings
 def retry(settings: Settings, key: str) -> None:
@@ -101,10 +101,6 @@ def retry(settings: Settings, key: str) -> None:
         if not client.retry_task(key):
             raise absent(f"{key!r} is no task that has failed or is done")
     output.done(settings, {"key": key})
-
-
-for _command in (put, retry):
-    task.add_command(_command)
 
 
 @state_command("tasks")
