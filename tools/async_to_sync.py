@@ -30,6 +30,7 @@ FILES = {
     "crdtsync/client/aio/changes.py": "crdtsync/client/blocking/changes.py",
     "crdtsync/client/aio/client.py": "crdtsync/client/blocking/client.py",
     "crdtsync/client/aio/document.py": "crdtsync/client/blocking/document.py",
+    "crdtsync/client/aio/resolver.py": "crdtsync/client/blocking/resolver.py",
     "crdtsync/client/aio/text.py": "crdtsync/client/blocking/text.py",
     "crdtsync/context/memory/aio.py": "crdtsync/context/memory/blocking.py",
     "crdtsync/context/search/aio.py": "crdtsync/context/search/blocking.py",

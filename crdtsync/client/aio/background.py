@@ -12,7 +12,7 @@ from crdtsync.errors import InvalidRequest
 class AsyncBackground:
     """Runs a coroutine function until that returns. Whoever wants it to end tells it so, and joins it."""
 
-    def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, run: Callable[[], Awaitable[None]], _name: str = "") -> None:
         self._run = run
         self._task: asyncio.Future[None] | None = None
 
@@ -24,6 +24,17 @@ class AsyncBackground:
     def is_running(self) -> bool:
         """Whether it has begun and not returned."""
         return self._task is not None and not self._task.done()
+
+    def end(self, _within_s: float) -> None:
+        """Cancel it; from within it, do nothing."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def ended(self, within_s: float) -> None:
+        """Cancel it and wait until it has returned; from within it, do nothing."""
+        self.end(within_s)
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
 
     async def join(self) -> None:
         """Wait until it has returned; from within it, do nothing."""

@@ -1,15 +1,11 @@
-"""A resolver for asyncio: a task that settles conflicts, or an async iterator over them.
-
-What each part does and promises is written at its twin in ``blocking.resolver``.
-"""
+"""A resolver for asyncio: a task that settles conflicts, or an iterator over them."""
 
 from __future__ import annotations
 
-import asyncio
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.aio.connection import time_limit
+from crdtsync.client.aio.background import AsyncBackground, at_once, call
 from crdtsync.client.aio.watch import AsyncWatch
 from crdtsync.client.operations.conflict_answer import answering
 from crdtsync.client.protocol.steps import limit_s
@@ -21,16 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.aio.methods.base import AsyncMethods
     from crdtsync.client.operations.keys import Operations
     from crdtsync.client.protocol.seen_point import Horizon
-    from crdtsync.client.protocol.steps import Plan
     from crdtsync.client.session.read_memory import ReadMemory
     from crdtsync.client.session.request_context import Arguments
     from crdtsync.client.streams.watch_state import WatchState
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.write_result import Written
 
-T = TypeVar("T")
+END_S = 5.0
+"""How long closing a resolver waits for a function that cannot be cancelled."""
 
 
 class _Stream(AsyncWatch):
@@ -49,39 +46,27 @@ class _Stream(AsyncWatch):
 
         :raises Timeout: it did not come in time.
         """
-        await self.attach()
-        try:
-            async with time_limit(timeout_s):
-                while not self.asking.is_confirmed and not self._closed.is_set():
-                    await self._receive()
-        except TimeoutError:
-            raise self.asking.not_taken() from None
+        if not await self._take_until(lambda: self.asking.is_confirmed, timeout_s):
+            raise self.asking.not_taken()
 
-    def done(self, conflict: Conflict, attachment: int, error: str | None) -> None:
+    def done(self, conflict: Conflict, attachment: int, error: str | None, timeout_s: float) -> None:
         """Say that a conflict is settled, or why not, unless the daemon has asked somebody else since."""
-        if self._channel is not None and attachment == self.asking.attachment:
-            self._channel.send(self.asking.done(conflict.key, error))
-
-
-class Runner(Protocol):
-    """The session of a resolver."""
-
-    timeout_s: float
-
-    async def run(self, plan: Plan[T], timeout_s: float) -> T:
-        """Do what a plan says."""
+        if attachment == self.asking.attachment:
+            self._say(self.asking.done(conflict.key, error), timeout_s)
 
 
 class AsyncResolver:
-    """Settles the conflicts of keys that match a pattern; the twin of :class:`Resolver`.
+    """Settles the conflicts of keys that match a pattern, on a connection of its own that comes back by itself.
 
-    Made by :meth:`AsyncClient.resolver`; it begins with ``async with``. With a function, a task calls it. Without,
-    iterate with ``async for``, and await :meth:`answer`.
+    With a function, a task calls it with each :class:`~crdtsync.client.Conflict`, one at a time. Without, iterate
+    over the conflicts and :meth:`answer` each; one that is passed over counts as declined.
+
+    Under asyncio, it begins with ``async with``.
     """
 
     def __init__(
         self,
-        session: Runner,
+        session: AsyncMethods,
         connection: AsyncConnection,
         operations: Operations,
         pattern: str,
@@ -104,7 +89,8 @@ class AsyncResolver:
         self._stream = _Stream(
             connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
         )
-        self._task: asyncio.Task[None] | None = None
+        self._worker = AsyncBackground(self._work, f"resolver {pattern}")
+        at_once(self._open)
 
     def __aiter__(self) -> Self:
         return self
@@ -116,11 +102,15 @@ class AsyncResolver:
         return conflict
 
     async def next(self, timeout: Seconds | None = None) -> Conflict | None:
-        """The next conflict; see :meth:`Resolver.next`."""
+        """The next conflict; None when the resolver is closed. For use without a function.
+
+        :raises Timeout: none came in ``timeout``; without one it waits for ever.
+        :raises CrdtSyncError: the daemon refuses the resolver.
+        """
         if self._current is not None:
             self._finish("it was passed over")
-        deadline = asyncio.get_running_loop().time() + limit_s(timeout, float("inf"))
-        while await self._stream.next(max(0.0, deadline - asyncio.get_running_loop().time())) is not None:
+        deadline = monotonic() + limit_s(timeout, float("inf"))
+        while await self._stream.next(max(0.0, deadline - monotonic())) is not None:
             conflict = self._stream.asking.conflict
             assert conflict is not None, "an event of a resolver is a conflict"
             self._current = conflict, self._stream.asking.attachment
@@ -130,7 +120,13 @@ class AsyncResolver:
         return None
 
     async def answer(self, conflict: Conflict, value: object, *, timeout: Seconds | None = None) -> Written | None:
-        """Settle the conflict that came last; see :meth:`Resolver.answer`."""
+        """Settle the conflict that came last: by a value, or by what ``conflict.take``, ``merge`` or ``decline`` gives.
+
+        It supersedes exactly the values that the conflict showed; what came meanwhile is asked about next. Returns the
+        token; None when declined.
+
+        :raises Refused: the daemon refuses the answer, which counts as a failure.
+        """
         if self._current is None or self._current[0] is not conflict:
             raise ValueError(f"the conflict of {conflict.key!r} is not the one that was asked last")
         if isinstance(value, Decline):
@@ -148,27 +144,30 @@ class AsyncResolver:
         return written
 
     def close(self) -> None:
-        """End it. The task is cancelled; what it was at work on is left to others."""
+        """End it. What its function was at work on is left to others; one that cannot be cancelled has a few seconds to
+        come to its end.
+        """
         self._stream.close()
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
+        self._worker.end(END_S)
 
     async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stream.close()
+        await self._worker.ended(END_S)
+        if self._fatal is not None and kind is None:
+            raise self._fatal
+
+    async def _open(self) -> None:
         try:
             await self._stream.confirm(self._session.timeout_s)
         except BaseException:
             self._stream.close()
             raise
-        if self._function is not None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        if self._fatal is not None and kind is None:
-            raise self._fatal
+        if self._function is not None and not self._worker.is_running:
+            self._worker.start()
 
     def _finish(self, error: str | None) -> None:
         assert self._current is not None, "there is something to be done with"
@@ -178,10 +177,10 @@ class AsyncResolver:
             self.settled += 1
         else:
             self.failed += 1
-        self._stream.done(conflict, attachment, error)
+        self._stream.done(conflict, attachment, error, self._session.timeout_s)
 
     async def _work(self) -> None:
-        assert self._function is not None, "a task has a function to call"
+        assert self._function is not None, "there is a function to call"
         try:
             while (conflict := await self.next()) is not None:
                 await self._settle(self._function, conflict)
@@ -191,9 +190,7 @@ class AsyncResolver:
 
     async def _settle(self, function: Callable[[Conflict], object], conflict: Conflict) -> None:
         try:
-            value = function(conflict)
-            if isawaitable(value):
-                value = await value
+            value = await call(function, conflict)
         except Exception as error:  # noqa: BLE001  # whatever it raises, the daemon is told and asks another
             self.last_error = error
             self._finish(reason_of(error))

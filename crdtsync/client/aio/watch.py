@@ -131,6 +131,22 @@ class AsyncWatch:
                     raise
         return None
 
+    async def _take_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+        """Begin, and take what comes until that is so, or it is closed; False: the time is over."""
+        await self.attach()
+        try:
+            async with time_limit(timeout_s):
+                while not (is_done() or self._closed.is_set()):
+                    await self._receive()
+        except TimeoutError:
+            return False
+        return True
+
+    def _say(self, frame: bytes, _timeout_s: float) -> None:
+        """Send it, unless the connection is broken."""
+        if self._channel is not None:
+            self._channel.send(frame)
+
     async def _receive(self) -> None:
         channel = self._channel
         if channel is None:

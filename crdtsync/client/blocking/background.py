@@ -14,20 +14,28 @@ if TYPE_CHECKING:
 class Background:
     """Runs a function until that returns. Whoever wants it to end tells it so, and joins it."""
 
-    def __init__(self, run: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], None], name: str | None = None) -> None:
         self._run = run
+        self._name = name
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def start(self) -> None:
         """Begin. The thread keeps no process from ending."""
-        self._thread = threading.Thread(target=self._guarded, daemon=True)
+        self._thread = threading.Thread(target=self._guarded, name=self._name, daemon=True)
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
         """Whether it has begun and not returned."""
         return self._thread is not None and self._thread.is_alive()
+
+    def end(self, within_s: float) -> None:
+        """Wait so long until it has returned; from within it, do nothing."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(within_s)
+
+    ended = end
 
     def join(self) -> None:
         """Wait until it has returned; from within it, do nothing."""

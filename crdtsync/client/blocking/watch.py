@@ -13,7 +13,7 @@ from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import FrameReader, encode_hello
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.client.streams.watch_state import WatchState
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +121,22 @@ class Watch:
         self._closing = Lock()
         self._client = os.urandom(16)
         self._drop()
+
+    def _take_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+        """Take what comes until that is so, or it is closed; False: the time is over."""
+        deadline = monotonic() + timeout_s
+        try:
+            while not (is_done() or self._is_closed):
+                self._receive(deadline)
+        except Timeout:
+            return False
+        return True
+
+    def _say(self, frame: bytes, timeout_s: float) -> None:
+        """Send it, unless the connection is broken."""
+        channel = self._channel
+        if channel is not None:
+            channel.send(frame, monotonic() + timeout_s)
 
     def _receive(self, deadline: float) -> None:
         channel = self._channel
