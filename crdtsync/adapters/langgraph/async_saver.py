@@ -225,7 +225,7 @@ class AsyncCrdtSaver(CallsInThreads):
         if await self._client.get(key) is not None:  # else somebody has removed it just now
             log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
 
-    async def _fill(self, values: Values, records: Iterable[Record]) -> None:
+    async def _fill(self, values: Values, records: Sequence[Record]) -> None:
         """Read what these checkpoints have of their channels, but what the page before has brought."""
         if lacking := values.lacking(records):
             values.take(await self._with_parts(await self._client.get_many(lacking)))

@@ -220,9 +220,9 @@ class Layout:
             old, keys = {}, {}
         elif versions == old:
             return keys
-        new = versions.items() - old.items()
-        keys = {**keys, **{channel: self.value_key(thread, namespace, channel, each) for channel, each in new}}
-        if keys.keys() != versions.keys():
+        new = {channel: each for channel, each in versions.items() if old.get(channel) != each}
+        keys = {**keys, **{channel: self.value_key(thread, namespace, channel, each) for channel, each in new.items()}}
+        if len(keys) > len(versions):
             keys = {channel: keys[channel] for channel in versions}
         self._before = (thread, namespace), versions, keys
         return keys
@@ -410,8 +410,10 @@ class Kept:
             self._whole = {}, {}
 
     def add_whole(self, keys: Mapping[str, str], values: dict[str, Any]) -> None:
-        """All values of the checkpoint that was read last, by channel: each is kept, and nobody can change it."""
-        self._whole = keys, values.copy()
+        """All values of the checkpoint that was read last, by channel, if each is kept; nobody can change them."""
+        with self._lock:
+            if self._found.keys() >= set(keys.values()):
+                self._whole = keys, values
 
     def whole(self, keys: Mapping[str, str]) -> dict[str, Any] | None:
         """Those of the checkpoint with these very keys; None: another one was read last, or not all is kept."""
@@ -439,11 +441,14 @@ class Values:
         self._stored: dict[str, Any] = {}
         self._held: dict[str, tuple[Typed, Any]] = {}
         self._whole: dict[str, dict[str, Any]] = {}  # by the key of a checkpoint
+        self._is_alone = False
+        self._before: tuple[Mapping[str, str], dict[str, Any]] = {}, {}
+        """Keys and values of the last checkpoint of which nobody can change anything: the next one has most of them."""
 
-    def lacking(self, records: Iterable[Record]) -> list[str]:
+    def lacking(self, records: Sequence[Record]) -> list[str]:
         """The keys that these checkpoints need and that have not been read; what they do not need is forgotten."""
         needed: set[str] = set()
-        self._whole, self._stored = {}, {}
+        self._whole, self._stored, self._is_alone = {}, {}, len(records) == 1
         for record in records:
             if (values := self._layout.kept.whole(record.value_keys)) is not None:
                 self._whole[record.key] = values
@@ -464,20 +469,22 @@ class Values:
         """
         if record.key in self._whole:
             return self._whole[record.key]
-        found = {}
-        is_whole = not self._stored
-        for channel, key in record.value_keys.items():
-            held = self._held.get(key)
-            if held is None or held[1] is _CHANGING:
-                found[channel] = self._value(key, held)
-                is_whole = False
-            else:
-                found[channel] = held[1]
-        if is_whole:
-            self._layout.kept.add_whole(record.value_keys, found)
+        keys, fixed = self._before
+        new = {channel: key for channel, key in record.value_keys.items() if keys.get(channel) is not key}
+        made = {channel: self._value(key) for channel, key in new.items()}
+        found = {**fixed, **made}
+        if len(found) > len(record.value_keys):
+            found = {channel: found[channel] for channel in record.value_keys}
+        if all(type(value) in _FIXED for value in made.values()):
+            self._before = record.value_keys, found.copy()
+            if self._is_alone:
+                self._layout.kept.add_whole(*self._before)
         return found
 
-    def _value(self, key: str, held: tuple[Typed, Any] | None) -> Any:
+    def _value(self, key: str) -> Any:
+        held = self._held.get(key)
+        if held is not None and held[1] is not _CHANGING:
+            return held[1]
         typed = self._layout.typed(key, self._stored) if held is None else held[0]
         value = decoded(self._serde, key, typed)
         is_fixed = type(value) in _FIXED

@@ -225,7 +225,7 @@ class CrdtSaver(CallsInThreads):
         if self._client.get(key) is not None:  # else somebody has removed it just now
             log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
 
-    def _fill(self, values: Values, records: Iterable[Record]) -> None:
+    def _fill(self, values: Values, records: Sequence[Record]) -> None:
         """Read what these checkpoints have of their channels, but what the page before has brought."""
         if lacking := values.lacking(records):
             values.take(self._with_parts(self._client.get_many(lacking)))
