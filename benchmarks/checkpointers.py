@@ -34,9 +34,10 @@ async def measure(steps: int) -> dict[str, dict[str, float]]:
 def main(steps: int, as_json: bool) -> None:
     """Checkpoints of a state of 50 kB, of which one in a hundred changes with each step, in 100 channels.
 
-    All savers in one run, in turns; medians. Redis flushes every write. A get of nothing is what one question to the
-    daemon takes at least, and a plain write of as many bytes as a put stores what one durable write there does;
-    SQLite's saver asks nobody. It runs in the environment that tests/integration/test_langgraph.py makes.
+    All savers in one run, in turns; medians. Redis flushes every write. What crdtsync alone has are its floors: one
+    question to the daemon, the two that a latest checkpoint takes, a plain write of as many bytes as a put stores, and
+    two plain writes at once, as in a step. SQLite's saver asks nobody. It runs in the environment that
+    tests/integration/test_langgraph.py makes.
     """
     if not PYTHON.exists():
         raise click.ClickException("LangGraph is not installed: ./dev test tests/integration/test_langgraph.py")

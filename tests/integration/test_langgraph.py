@@ -19,7 +19,9 @@ from tests.harness.shell import Running, Shell
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAME = "langgraph"
-FLOORS = {"a get of nothing, ms", "a write of as many bytes, ms"}
+FLOORS = {
+    "a get of nothing, ms", "the two questions alone, ms", "a write of as many bytes, ms", "two writes at once, ms"
+}  # fmt: skip
 WITH_ANOTHER = FRAMEWORKS / NAME / "with_another.py"
 
 

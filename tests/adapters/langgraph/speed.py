@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, TypedDict
@@ -105,6 +106,12 @@ def newest(client: Client, kind: str) -> list[Any]:
     return [stored for _, stored in client.items(f"langgraph/{kind}/t/", limit=1, reverse=True)]
 
 
+def ask_for_the_latest(client: Client) -> None:
+    """As the saver asks, without making anything of it: for the newest checkpoint, and what was written after it."""
+    ((key, _),) = client.items("langgraph/checkpoints/t/@/", limit=1, reverse=True)
+    client.items(key.replace("checkpoints", "writes") + "/")
+
+
 def size(folder: str) -> int:
     """The bytes of all files in a folder."""
     return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
@@ -139,6 +146,12 @@ def main(socket: str, data: str, steps: int) -> None:
         for name, measured in rounds.items():
             found[name] |= {each: statistics.median(one[each] for one in measured) for each in measured[0]}
         found["crdtsync"]["a get of nothing, ms"] = median_ms(lambda: client.get("nothing"), 500)
+        found["crdtsync"]["the two questions alone, ms"] = median_ms(lambda: ask_for_the_latest(client), 500)
+        with ThreadPoolExecutor(2) as pool:
+            writes = [plain[:100], plain]
+            found["crdtsync"]["two writes at once, ms"] = median_ms(
+                lambda: [*pool.map(lambda data: client.set(f"plain/{len(data)}", data), writes)], steps
+            )
     print(json.dumps(found))
 
 
