@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.daemons import DaemonError, Daemons
-from benchmarks.gauges import MIB, Live, Reading, differences, live, read, slope
+from benchmarks.gauges import MIB, Live, Reading, default_space, differences, live, read, slope
 from benchmarks.progress import shown_progress
 from crdtsync.client import AsyncClient
 from crdtsync.core.background.trimming import CHANGE_HASHES_MAX
@@ -35,8 +35,9 @@ _WIDTH_CHARS = 120
 PREFIX = "k/"
 REQUEST_TIMEOUT_S = 120.0
 BATCH_WRITES = 500
-SETTLE_S = 2.0
-"""Trimming may go on for a moment after the last write."""
+POLL_S = 0.1
+SETTLE_S = 30.0
+"""So long may trimming go on after the last write, on a slow machine."""
 
 WARM_UP_SHARE = 6
 """The first sixth of the writes fills caps and caches; what grows after it grows with the writes."""
@@ -78,9 +79,14 @@ class Options:
         return self.writes // WARM_UP_SHARE
 
     @property
+    def caps(self) -> dict[str, int]:
+        """By the name of what each is about in a reading."""
+        return {"log_bytes": self.log_bytes_max, "history_bytes": self.history_bytes_max}
+
+    @property
     def settings(self) -> dict[str, object]:
         """Of the daemons."""
-        return {"log_bytes_max": self.log_bytes_max, "history_bytes_max": self.history_bytes_max}
+        return {f"{name}_max": cap_bytes for name, cap_bytes in self.caps.items()}
 
 
 @dataclass(slots=True)
@@ -213,14 +219,14 @@ async def run(options: Options, *, quiet: bool = False) -> Result:
         await _settle(result, clients)
         await _resolve_all(clients[0])
         await _settle(result, clients)
-        await asyncio.sleep(SETTLE_S)
+        result.pinned = [daemon.name for daemon in fleet.daemons if daemon.logged("snapshot_started")]
+        await _trimmed(result, fleet, clients)
         result.final = [
             await read(daemon, client, tally.done) for daemon, client in zip(fleet.daemons, clients, strict=True)
         ]
         content = [list(await client.items(PREFIX)) for client in clients]
         if any(found != content[0] for found in content):
             result.faults.append("the nodes show different values")
-        result.pinned = [daemon.name for daemon in fleet.daemons if daemon.logged("snapshot_started")]
         result.live = {daemon.name: live(daemon) for daemon in fleet.daemons}
         result.faults += [f"{daemon.name} logged a bug: {bug}" for daemon in fleet.daemons for bug in daemon.bugs()]
         for client in clients:
@@ -262,6 +268,23 @@ async def _settle(result: Result, clients: list[AsyncClient]) -> None:
     result.settled_s = max(result.settled_s, monotonic() - start_s)
 
 
+async def _trimmed(result: Result, fleet: Daemons, clients: list[AsyncClient]) -> None:
+    """Wait until all rows are in their tables, and what is over a cap has gone; who judges says if it has not."""
+    options, end_s = result.options, monotonic() + SETTLE_S
+    while monotonic() < end_s:
+        await asyncio.sleep(POLL_S)
+        are_kept = []
+        for daemon, client in zip(fleet.daemons, clients, strict=True):
+            space, factor = await default_space(client), _caps_factor(result, daemon.name)
+            are_kept += [space[name] <= cap_bytes * factor for name, cap_bytes in options.caps.items()]
+        if all(are_kept) and len({live(daemon) for daemon in fleet.daemons}) == 1:
+            return
+
+
+def _caps_factor(result: Result, node: str) -> int:
+    return PINNED_CAPS_MAX if node in result.pinned else 1
+
+
 async def _resolve_all(client: AsyncClient) -> None:
     """What the writers left as siblings when they ran out of tickets."""
     for entry in await client.entries(PREFIX):
@@ -292,7 +315,7 @@ def judge(result: Result) -> None:
     result.faults += differences(result.final)
     for reading in result.final:
         node = reading.node
-        factor = PINNED_CAPS_MAX if node in result.pinned else 1
+        factor = _caps_factor(result, node)
         counts = {"keys": reading.keys, "entries": reading.entries}
         result.faults += [
             f"{node} has {count:,} {name}, and a new daemon with the same content {getattr(fresh, name):,}"
@@ -301,7 +324,7 @@ def judge(result: Result) -> None:
         ]
         if result.live[node] != fresh_live:
             result.faults.append(f"{node} stores {result.live[node]}, and a new daemon with its content {fresh_live}")
-        for name, cap_bytes in (("log_bytes", options.log_bytes_max), ("history_bytes", options.history_bytes_max)):
+        for name, cap_bytes in options.caps.items():
             most_bytes = max((getattr(sample, name) for sample in result.of(node)), default=0)
             if most_bytes > cap_bytes * CAP_OVERSHOOT_MAX * factor + TRIM_LAG_BYTES_MAX:
                 result.faults.append(f"{node} had {name} {most_bytes:,} while the cap was {cap_bytes:,}")
@@ -338,8 +361,7 @@ def _growth(result: Result, node: str) -> list[str]:
 
 def _unfilled_bytes(reading: Reading, options: Options) -> int:
     """How far log and history may still grow until they reach their caps."""
-    caps = ((reading.log_bytes, options.log_bytes_max), (reading.history_bytes, options.history_bytes_max))
-    return sum(max(0, cap_bytes - size_bytes) for size_bytes, cap_bytes in caps)
+    return sum(max(0, cap_bytes - getattr(reading, name)) for name, cap_bytes in options.caps.items())
 
 
 # -- talking -------------------------------------------------------------------------------------------------------

@@ -74,15 +74,16 @@ class PatternTrimming:
         self._head = _START
         self._patterns: dict[str, _Pattern] = {}
 
-    def run(self, replica: Replica, batch: Batch, now_ms: int) -> bool:
+    def run(self, replica: Replica, batch: Batch, now_ms: int, whole_to: int | None = None) -> bool:
         """Look at a slice of rows, and add those to ``batch`` that are to go; whether there is more to do.
 
-        The rows have been committed: none of them is in ``batch`` so far.
+        The rows have been committed: none of them is in ``batch`` so far. Behind the position ``whole_to`` some are
+        still on their way to their place.
         """
         self._look_at_schemas(replica)
         if not self._patterns:
             return False
-        more = self._count(replica)
+        more = self._count(replica, whole_to)
         left = SLICE_ROWS
         for pattern in self._patterns.values():
             if left > 0 and pattern.is_over(now_ms):
@@ -104,10 +105,12 @@ class PatternTrimming:
             capped = [schema for _, schema in table.by_pattern.values() if schema.history is not None]
             self._patterns = {each.pattern: _Pattern(each.pattern, each.history) for each in capped if each.history}
 
-    def _count(self, replica: Replica) -> bool:
+    def _count(self, replica: Replica, whole_to: int | None) -> bool:
         """Go on with the head; whether there may be more before it."""
         rows = self._storage.dead_after(replica.id, *self._head, SLICE_ROWS)
         for row in rows:
+            if whole_to is not None and row.position > whole_to:
+                return False
             pattern = self._patterns.get(replica.schemas.of(row.key).pattern)
             if pattern is not None:
                 pattern.size_bytes += row.size_bytes

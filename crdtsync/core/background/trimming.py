@@ -33,6 +33,11 @@ from crdtsync.wire.blobs import BLOB_PREFIX
 
 CHECK_INTERVAL_S = 1.0
 """How often the caps are looked at while something is written."""
+LOOK_SHARE = 8
+LOOK_BYTES_MIN = 256 * 1024
+"""Or once so many bytes have come, or an eighth of a cap if that is more: at 2 MB/s a cap of 1 MiB is soon outrun."""
+ROW_BYTES = 128
+"""What a row of the log or history takes beside the bytes of its change, about."""
 IDLE_INTERVAL_S = 60.0
 """How often they are when nothing is: then only age calls for a trim."""
 SLICE_INTERVAL_S = 0.01
@@ -184,7 +189,10 @@ class Retention:
         self._of_patterns: dict[int, PatternTrimming] = {}
         self._later: dict[str, None] = {}
         self._part_pins: dict[int, list[int]] = {}
+        self._whole_to: int | None = None  # the log position up to which all rows are in their place; None: all are
         self._log_rows = self._history_rows = 0  # that have come, and for which no slice has made up yet
+        self._come_bytes = 0  # since the caps were looked at
+        self._look_bytes = max(LOOK_BYTES_MIN, min(caps.log_bytes_max, caps.history_bytes_max) // LOOK_SHARE)
         self._written_s = -BUSY_S
         self._waiting: dict[str, None] = {}
         self._round_s = now_s
@@ -194,9 +202,12 @@ class Retention:
         self._waiting.update(dict.fromkeys(names))
         if batch.changes:
             self._written_s = now_s
-        self._log_rows += len(batch.changes)
-        self._history_rows += len(batch.removed_rows) + len(batch.removals)
-        self.due_s = min(self.due_s, max(now_s, self._last_s + CHECK_INTERVAL_S))
+        log_rows, history_rows = len(batch.changes), len(batch.removed_rows) + len(batch.removals)
+        self._log_rows += log_rows
+        self._history_rows += history_rows
+        self._come_bytes += sum([len(row.body) for row in batch.changes]) + (log_rows + history_rows) * ROW_BYTES
+        is_much = self._come_bytes >= self._look_bytes
+        self.due_s = min(self.due_s, now_s if is_much else max(now_s, self._last_s + CHECK_INTERVAL_S))
 
     def recount(self, replica: Replica) -> None:
         """Rows have gone that nobody here has counted off."""
@@ -219,12 +230,12 @@ class Retention:
 
         It looks at the spaces that have been written to, and from time to time at all; at some of them in one turn.
 
-        The rows in question have been committed: what is in ``batch`` so far is not among them.
+        The rows in question have been committed: what is in ``batch`` so far is not among them. Nor is what is at or
+        after the oldest change of which rows are on their way: of those nobody knows yet which one is the next to go.
         """
-        self._last_s = now_s
-        if self._storage.has_backlog:  # what is oldest is not known before all is in its place
-            self.due_s = now_s + SLICE_INTERVAL_S
-            return
+        self._last_s, self._come_bytes = now_s, 0
+        missing = self._storage.backlog_position
+        self._whole_to = None if missing is None else missing - 1
         if now_s >= self._round_s:
             self._round_s = now_s + IDLE_INTERVAL_S
             self._waiting.update(dict.fromkeys(sorted(replicas)))
@@ -257,6 +268,8 @@ class Retention:
             more |= self._trim_documents(replica, batch)
             if more:
                 self._waiting[name] = None  # behind the others
+            elif self._whole_to is not None:
+                self._later[name] = None
         if self._waiting:
             self.due_s = now_s + (BUSY_INTERVAL_S if is_busy else SLICE_INTERVAL_S)
             return
@@ -286,12 +299,12 @@ class Retention:
     def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1
         pin = min(replica.pins, default=None)
-        rows = self._storage.oldest_changes(replica.id, rows_max)
+        rows = self._oldest_changes(replica, rows_max)
         count = changes_due(rows, size_bytes, self.caps, now_ms, pin)
         if not count:
             return False
         if rows_max == 1:  # too old: then others are likely to be, too
-            rows = self._storage.oldest_changes(replica.id, slice_rows)
+            rows = self._oldest_changes(replica, slice_rows)
             count = changes_due(rows, size_bytes, self.caps, now_ms, pin)
         for row in rows[:count]:
             merge(replica.floor, {row.writer: row.seq})
@@ -299,6 +312,11 @@ class Retention:
         batch.floors.append((pack_vector(replica.floor), replica.id))
         batch.log_trims.append(LogTrim(replica.id, replica.trimmed_position, now_ms))
         return count == slice_rows or count < len(rows)
+
+    def _oldest_changes(self, replica: Replica, rows_max: int) -> list[OldChange]:
+        """Those that have all their rows: a long value that is on its way is read from its change."""
+        rows, whole_to = self._storage.oldest_changes(replica.id, rows_max), self._whole_to
+        return rows if whole_to is None else [row for row in rows if row.position <= whole_to]
 
     def _trim_pasts(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         """First what keys have beyond a cap of their own. One of the two in a turn: both go by what is on disk."""
@@ -308,7 +326,7 @@ class Retention:
         pins = [*replica.pins, *replica.past.taken_away.before()]
         if not pins and size_bytes <= HISTORY_CAPS_MAX * self.caps.history_bytes_max:
             before = len(batch.history_drops)
-            more = of_patterns.run(replica, batch, now_ms)
+            more = of_patterns.run(replica, batch, now_ms, self._whole_to)
             if more or len(batch.history_drops) > before:
                 return True
         return self._trim_history(replica, batch, size_bytes, now_ms, slice_rows)
@@ -320,7 +338,7 @@ class Retention:
         uploads, checkpoints = replica.uploads, replica.checkpoints.pins
         if not uploads.have_gone and checkpoints == self._part_pins.get(replica.id):
             return False
-        snapshots = [*replica.pins, *replica.past.taken_away.before()]
+        snapshots = [*replica.pins, *replica.past.taken_away.before(), *self._unfinished()]
         pin = min([*snapshots, *checkpoints], default=None)
         rows = self._storage.dead_under(replica.id, BLOB_PREFIX, pin, SLICE_PARTS)
         if rows:
@@ -355,11 +373,15 @@ class Retention:
         is_pinned = size_bytes <= PINNED_CAPS * self.caps.history_bytes_max
         # values that were alive at that snapshot are read when their part is made
         snapshots = [*replica.pins, *replica.past.taken_away.before()] if is_pinned else []
-        pin = min([*snapshots, *replica.checkpoints.pins], default=None)
+        pin = min([*snapshots, *replica.checkpoints.pins, *self._unfinished()], default=None)
         if pin is not None:
             dead = [row for row in dead if row.position <= pin]
             removals = [row for row in removals if row.position <= pin]
         return history_due(dead, removals, size_bytes, self.caps, now_ms, rows_max), dead
+
+    def _unfinished(self) -> list[int]:
+        """The position behind which rows are on their way, if some are: as a pin."""
+        return [] if self._whole_to is None else [self._whole_to]
 
     def _trim_documents(self, replica: Replica, batch: Batch) -> bool:
         """Go on with a round over the documents, or begin one if the log has been trimmed since the last began."""

@@ -175,6 +175,36 @@ def test_large_batches_do_not_outrun_the_trimming_of_history(fleet: Fleet) -> No
     assert max(sizes[75:]) <= 4000 + 3 * batch_bytes
 
 
+def test_history_goes_while_rows_of_large_commits_are_always_on_their_way(fleet: Fleet) -> None:
+    a = fleet["a"]
+    ann = a.agent()
+    sizes = []
+    for n in range(40):
+        ann.do("batch", ops=[["set", {"key": f"k{i}", "value": pack(n)}] for i in range(100)])
+        fleet.run(0.02, 0.02)
+        sizes.append(a.store.log_stats(1)["history_bytes"])
+        assert a.store.has_backlog or n < 2
+    batch_bytes = 24_000
+    assert max(sizes) > 100_000, "it began late"
+    assert max(sizes[20:]) <= 4000 + 3 * batch_bytes
+    while a.store.backlog_records:
+        a.store.bring_some_in()
+    fleet.run(5, 0.02)
+    assert check(a)["history_bytes"] <= 4000
+
+
+def test_the_caps_are_looked_at_sooner_when_much_comes(fleet: Fleet) -> None:
+    a = fleet["a"]
+    ann = a.agent()
+    fleet.run(1.1, 0.1)
+    most_bytes = 0
+    for n in range(200):
+        ann.set("k", f"{n:010000}")
+        fleet.run(0.001, 0.001)
+        most_bytes = max(most_bytes, a.store.log_stats(1)["log_bytes"])
+    assert most_bytes <= 4000 + trimming.LOOK_BYTES_MIN + 2 * 10_000
+
+
 def test_it_goes_in_slices(fleet: Fleet) -> None:
     a = fleet["a"]
     ann = a.agent()
