@@ -81,7 +81,7 @@ def the_last_to_come_is_taken_for_the_winner(patch: Patches):
 
 @fault("that it should leave to its owner")
 def every_node_deletes_what_has_expired(patch: Patches):
-    patch.setattr(Reaper, "_owner", lambda self, replica_, writer: self._node)
+    patch.setattr(Reaper, "_owner", lambda self, replica_, writer: self._me)
 
 
 @fault("loses the words", keys=TEXTS)

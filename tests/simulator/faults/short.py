@@ -15,7 +15,7 @@ def plain_writes_take_any_reading_for_the_newest(patch: Patches):
     """The lost update, the short way: a stale reading counts as one of what is there now."""
 
     def write(desk, agent, request, args):
-        replica = desk.host.replicas.get(agent.space)
+        replica = desk.node.replicas.get(agent.space)
         held = [] if replica is None else replica.entries.held(args.get("key"))
         if len(held) == 1 and str(args.get("seen", "")).startswith(VERSION_PREFIX):
             args = {**args, "seen": version_text(held[0].hlc, *held[0].dot)}
