@@ -12,7 +12,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
-from crdtsync.core.text.yjs_library import NO_CHANGE, ROOT, ROOTS, client_of, edited_by, is_panic, new_doc, text_of
+from crdtsync.core.text.yjs_library import (
+    NO_CHANGE,
+    NO_CLOCKS,
+    ROOT,
+    ROOTS,
+    client_of,
+    edited_by,
+    is_panic,
+    new_doc,
+    text_of,
+)
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
@@ -153,7 +163,7 @@ class Document:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever applied to it."""
-        return not self.clocks()
+        return self._read(lambda doc: doc.get_state()) == NO_CLOCKS
 
     @property
     def is_uncommitted(self) -> bool:

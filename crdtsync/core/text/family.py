@@ -15,6 +15,7 @@ higher (:mod:`crdtsync.core.text.apply_edits`), so none is ever too late, and al
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crdtsync.causality import Dot, Writer
@@ -36,6 +37,9 @@ MEMBERS_MAX = 64
 
 CUT_BYTES_MAX = 256 * 1024
 """Of all cuts that a family lists; with more it lists fewer documents."""
+
+SHORT_CUT_BYTES_MAX = 1024
+"""Which of these are remembered as well-formed."""
 
 
 class Member(NamedTuple):
@@ -166,6 +170,12 @@ def _dot(writer: object, seq: object, n: object) -> Dot:
 
 def _member(generation: object, cut: object) -> Member:
     if type(generation) is int and type(cut) is bytes:
-        decode_state_vector(cut) if cut else None
+        (_check_short if len(cut) <= SHORT_CUT_BYTES_MAX else decode_state_vector)(cut)
         return Member(generation, cut)
     raise InvalidEncoding("not a document of a family")
+
+
+@lru_cache(maxsize=4096)
+def _check_short(cut: bytes) -> None:
+    """Each edit of a text reads its family, and of one that was compacted 20 times these are 20 cuts."""
+    decode_state_vector(cut) if cut else None

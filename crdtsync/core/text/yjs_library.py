@@ -25,6 +25,9 @@ ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""
 
+NO_CLOCKS = b"\0"
+"""The Yjs state vector of an empty document."""
+
 
 def new_doc(client: int | None = None) -> Doc[Text]:
     """An empty document."""
