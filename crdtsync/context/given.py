@@ -6,7 +6,7 @@ Example: ``expect(str | None, query=5)`` raises ``InvalidRequest: query takes st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from crdtsync.errors import InvalidRequest
@@ -23,16 +23,25 @@ def expect(wanted: Any, /, **given: object) -> None:
             raise InvalidRequest(message)
 
 
-def expect_some(**given: int) -> None:
-    """Refuse what is no whole number of 1 or more, by its name.
+def expect_count(least: int, /, **given: int) -> None:
+    """Refuse what is no whole number from ``least`` on, by its name.
 
     :raises InvalidRequest: something is not.
     """
     expect(int, **given)
     for name, number in given.items():
-        if number < 1:
-            message = f"{name} is 1 or more, not {number}"
-            raise InvalidRequest(message)
+        if number < least:
+            raise InvalidRequest(f"{name} must be {least} or more, not {number}")
+
+
+def expect_one(choices: Collection[str], /, **given: str) -> None:
+    """Refuse what is none of the ``choices``, by its name.
+
+    :raises InvalidRequest: something is not.
+    """
+    for name, choice in given.items():
+        if choice not in choices:
+            raise InvalidRequest(f"{name} must be one of {', '.join(choices)}, not {choice!r:.80}")
 
 
 def expect_utf8(**given: str | None) -> None:
@@ -42,8 +51,7 @@ def expect_utf8(**given: str | None) -> None:
     """
     for name, text in given.items():
         if text is not None and re.search("[\ud800-\udfff]", text):
-            message = f"{name} takes characters that UTF-8 has, not {text!r:.80}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{name} takes characters that UTF-8 has, not {text!r:.80}")
 
 
 def texts(name: str, given: object) -> tuple[str, ...]:
@@ -53,6 +61,5 @@ def texts(name: str, given: object) -> tuple[str, ...]:
     """
     found = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(one, str) for one in found):
-        message = f"{name} takes a str, or a list of them, not {given!r:.80}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"{name} takes a str, or a list of them, not {given!r:.80}")
     return found

@@ -97,9 +97,9 @@ def test_an_empty_name_and_no_entries_at_all_are_refused(daemon: Daemon) -> None
     client = daemon.client("ann")
     SharedContext(client).put("kept", "by others")
     for least in (0, -1):
-        with pytest.raises(InvalidRequest, match="max_entries is 1 or more"):
+        with pytest.raises(InvalidRequest, match="max_entries must be 1 or more"):
             SharedContext(client, max_entries=least)
-        with pytest.raises(InvalidRequest, match="limit is 1 or more"):
+        with pytest.raises(InvalidRequest, match="limit must be 1 or more"):
             Memory(client).search("x", user_id="ann", limit=least)
     with pytest.raises(InvalidRequest, match="agent takes"):
         SharedContext(client).put("a", "x", agent=5)  # type: ignore[arg-type]  # refused

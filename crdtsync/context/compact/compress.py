@@ -15,9 +15,8 @@ from crdtsync.context.compact.logs import compact_log
 from crdtsync.context.compact.markup import compact_html, compact_markdown
 from crdtsync.context.compact.prose import compact_prose
 from crdtsync.context.compact.result import Compact, Draft
-from crdtsync.context.given import expect
+from crdtsync.context.given import expect, expect_count, expect_one
 from crdtsync.context.tokens import DEFAULT_MODEL, Tokenizer, tokenizer
-from crdtsync.errors import InvalidRequest
 
 _BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
     "json": compact_json,
@@ -55,16 +54,10 @@ def compress(
     """
     expect(str, content=content)
     expect(str | None, query=query, source=source)
-    expect(int | None, budget=budget)
-    if kind not in ("auto", *KINDS):
-        message = f"kind is {kind!r}: it must be auto or one of {', '.join(KINDS)}"
-        raise InvalidRequest(message)
-    if by not in _WAYS:
-        message = f"by is {by!r}: it must be one of {', '.join(_WAYS)}"
-        raise InvalidRequest(message)
-    if budget is not None and budget < 0:
-        message = f"budget is {budget!r}: it must be a whole number of tokens, 0 or more"
-        raise InvalidRequest(message)
+    expect_one(("auto", *KINDS), kind=kind)
+    expect_one(_WAYS, by=by)
+    if budget is not None:
+        expect_count(0, budget=budget)
     counter = tokenizer(model)
     before = counter.count(content)
     kind = detect(content) if kind == "auto" else kind

@@ -18,8 +18,7 @@ def compact_by_headroom(text: str, model: str) -> Draft:
     try:
         shorten = import_module("headroom.compress").compress
     except ImportError as error:
-        message = f"this needs headroom-ai ({error}): pip install headroom-ai"
-        raise MissingPackage(message) from error
+        raise MissingPackage(f"this needs headroom-ai ({error}): pip install headroom-ai") from error
     done = shorten([{"role": "tool", "content": text}], model=model)
     short = str(done.messages[0].get("content", text))
     left_out = [] if short == text else ["what headroom-ai took for dispensable"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from crdtsync.client import AsyncClient, AsyncSession, Entry
 from crdtsync.context import AsyncSearch
-from crdtsync.context.given import expect, expect_some, texts
+from crdtsync.context.given import expect, expect_count, texts
 from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
@@ -101,8 +101,7 @@ class AsyncMemory:
         extract = self._extract if infer and self._extract is not None else texts_of
         texts: Any = await to_thread(extract, messages)
         if not isinstance(texts, list | tuple):
-            message = f"extract returned {type(texts).__name__}: it must be a list of texts"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"extract returned {type(texts).__name__}: it must be a list of texts")
         fact = {"about": about, "source": source, "valid_from": _text(valid_from)}
         results = []
         for text in map(worded, texts):
@@ -111,8 +110,7 @@ class AsyncMemory:
                 similar = await self.search(text, user_id=user_id, agent_id=agent_id, run_id=run_id, limit=_SIMILAR)
                 asked: Any = await to_thread(self._merge, text, similar["results"])
                 if not isinstance(asked, Mapping):
-                    message = f"merge returned {type(asked).__name__}: it must be a dict with 'event'"
-                    raise InvalidRequest(message)
+                    raise InvalidRequest(f"merge returned {type(asked).__name__}: it must be a dict with 'event'")
                 decided |= asked
             results.append(await self._carry_out(decided, scope, metadata, fact, confidence))
         return {"results": results}
@@ -137,7 +135,7 @@ class AsyncMemory:
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
         scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
-        expect_some(limit=limit)
+        expect_count(1, limit=limit)
         expect(int | float | None, threshold=threshold)
         expect(Mapping | None, filters=filters)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
@@ -168,7 +166,7 @@ class AsyncMemory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
-        expect_some(limit=limit)
+        expect_count(1, limit=limit)
         expect(Mapping | None, filters=filters)
         found = await self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
@@ -267,8 +265,7 @@ class AsyncMemory:
         """
         key = self._key(memory_id)
         if "*" in memory_id:
-            message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{memory_id!r} is no id: name one memory; state.purge takes patterns")
         is_known = await self.get(memory_id) is not None or bool(await self.history(memory_id))
         await self._client.purge(key)
         return {"message": FORGOTTEN if is_known else f"This host knew nothing of the memory {memory_id!r}"}
@@ -333,8 +330,7 @@ class AsyncMemory:
     ) -> dict[str, Any]:
         event, text = decided.get("event"), decided.get("memory") or ""
         if event not in EVENTS:
-            message = f"merge returned the event {event!r}: it must be one of {', '.join(EVENTS)}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"merge returned the event {event!r}: it must be one of {', '.join(EVENTS)}")
         memory_id = str(decided.get("id") or "")
         if event == "UPDATE":
             old = (await self._there(memory_id)).value["memory"]
@@ -369,8 +365,7 @@ class AsyncMemory:
     async def _there(self, memory_id: str) -> Entry:
         entry = await self._client.entry(self._key(memory_id))
         if entry is None or not is_record(entry.value):
-            message = f"there is no memory {memory_id!r}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"there is no memory {memory_id!r}")
         return entry
 
     def _key(self, memory_id: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from crdtsync.client import Client, Entry, Session
 from crdtsync.context import Search
-from crdtsync.context.given import expect, expect_some, texts
+from crdtsync.context.given import expect, expect_count, texts
 from crdtsync.context.memory.curate import Same, duplicates, says_the_same, stale
 from crdtsync.context.memory.record import (
     EVENTS,
@@ -102,8 +102,7 @@ class Memory:
         extract = self._extract if infer and self._extract is not None else texts_of
         texts: Any = extract(messages)
         if not isinstance(texts, list | tuple):
-            message = f"extract returned {type(texts).__name__}: it must be a list of texts"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"extract returned {type(texts).__name__}: it must be a list of texts")
         fact = {"about": about, "source": source, "valid_from": _text(valid_from)}
         results = []
         for text in map(worded, texts):
@@ -112,8 +111,7 @@ class Memory:
                 similar = self.search(text, user_id=user_id, agent_id=agent_id, run_id=run_id, limit=_SIMILAR)
                 asked: Any = self._merge(text, similar["results"])
                 if not isinstance(asked, Mapping):
-                    message = f"merge returned {type(asked).__name__}: it must be a dict with 'event'"
-                    raise InvalidRequest(message)
+                    raise InvalidRequest(f"merge returned {type(asked).__name__}: it must be a dict with 'event'")
                 decided |= asked
             results.append(self._carry_out(decided, scope, metadata, fact, confidence))
         return {"results": results}
@@ -138,7 +136,7 @@ class Memory:
         :raises InvalidRequest: nobody is named whose memories are looked through.
         """
         scope, as_of = Scope(user_id, agent_id, run_id).needed(), aware(as_of)
-        expect_some(limit=limit)
+        expect_count(1, limit=limit)
         expect(int | float | None, threshold=threshold)
         expect(Mapping | None, filters=filters)
         looked_at = min(_LOOKED_AT_MAX, max(50, 10 * limit))
@@ -169,7 +167,7 @@ class Memory:
         as_of: datetime | None = None,
     ) -> dict[str, Any]:
         """All memories of a scope that hold, the newest first; see :meth:`search`."""
-        expect_some(limit=limit)
+        expect_count(1, limit=limit)
         expect(Mapping | None, filters=filters)
         found = self._all(Scope(user_id, agent_id, run_id).needed(), filters, aware(as_of))
         return {"results": [shown(self._id(entry.key), entry) for entry in found[:limit]]}
@@ -268,8 +266,7 @@ class Memory:
         """
         key = self._key(memory_id)
         if "*" in memory_id:
-            message = f"{memory_id!r} is no id: name one memory; state.purge takes patterns"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{memory_id!r} is no id: name one memory; state.purge takes patterns")
         is_known = self.get(memory_id) is not None or bool(self.history(memory_id))
         self._client.purge(key)
         return {"message": FORGOTTEN if is_known else f"This host knew nothing of the memory {memory_id!r}"}
@@ -332,8 +329,7 @@ class Memory:
     ) -> dict[str, Any]:
         event, text = decided.get("event"), decided.get("memory") or ""
         if event not in EVENTS:
-            message = f"merge returned the event {event!r}: it must be one of {', '.join(EVENTS)}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"merge returned the event {event!r}: it must be one of {', '.join(EVENTS)}")
         memory_id = str(decided.get("id") or "")
         if event == "UPDATE":
             old = (self._there(memory_id)).value["memory"]
@@ -366,8 +362,7 @@ class Memory:
     def _there(self, memory_id: str) -> Entry:
         entry = self._client.entry(self._key(memory_id))
         if entry is None or not is_record(entry.value):
-            message = f"there is no memory {memory_id!r}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"there is no memory {memory_id!r}")
         return entry
 
     def _key(self, memory_id: str) -> str:

@@ -33,8 +33,7 @@ class Scope:
         expect_utf8(**self.fields)
         for name, value in self.fields.items():
             if not value:
-                message = f"{name} is empty: say whose memory this is"
-                raise InvalidRequest(message)
+                raise InvalidRequest(f"{name} is empty: say whose memory this is")
 
     @property
     def fields(self) -> dict[str, str]:
@@ -44,8 +43,7 @@ class Scope:
     def needed(self) -> Scope:
         """This scope; refused if nothing is given."""
         if not self.fields:
-            message = f"say whose memory this is: give one of {', '.join(SCOPES)}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"say whose memory this is: give one of {', '.join(SCOPES)}")
         return self
 
     @property
@@ -77,15 +75,13 @@ def texts_of(messages: object) -> list[str]:
     if isinstance(messages, Mapping):
         messages = [messages]
     if not isinstance(messages, Iterable):
-        message = f"messages are a str, a message or a list of messages, not {type(messages).__name__}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"messages are a str, a message or a list of messages, not {type(messages).__name__}")
     found: list[str] = []
     for one in messages:
         if isinstance(one, str):
             found += texts_of(one)
         elif not isinstance(one, Mapping) or "content" not in one:
-            message = f"a message is a dict with 'role' and 'content', not {one!r:.80}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"a message is a dict with 'role' and 'content', not {one!r:.80}")
         elif one.get("role") != "system":
             found += texts_of(_content(one["content"]))
     return found
@@ -101,8 +97,7 @@ def _content(content: object) -> str:
 def worded(text: object) -> str:
     """``text`` as what a memory is to say; refused if it is no text, or says nothing."""
     if not isinstance(text, str) or not text.strip():
-        message = f"a memory is a text that says something, not {text!r:.80}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"a memory is a text that says something, not {text!r:.80}")
     expect_utf8(memory=text)
     return text
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from crdtsync.client import AsyncClient, AsyncSession, Entry
-from crdtsync.context.given import expect, expect_some
+from crdtsync.context.given import expect, expect_count
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -47,7 +47,7 @@ class AsyncSharedContext:
         by: str = "rules",
     ) -> None:
         expect(AsyncSession | str | os.PathLike | None, client=client)
-        expect_some(max_entries=max_entries)
+        expect_count(1, max_entries=max_entries)
         expect(str, prefix=prefix)
         self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
         self._client = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
@@ -80,8 +80,7 @@ class AsyncSharedContext:
         await self._evict(key)
         stored = await self._client.entry(self._prefix + key)
         if stored is None:  # expired or deleted by somebody else already
-            message = f"{key!r} was removed while it was being put"
-            raise VersionMismatch(message)
+            raise VersionMismatch(f"{key!r} was removed while it was being put")
         return entry_from(key, stored, content)
 
     async def get(self, key: str, *, full: bool = False) -> Any:

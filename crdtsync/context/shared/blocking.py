@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from crdtsync.client import Client, Entry, Session
-from crdtsync.context.given import expect, expect_some
+from crdtsync.context.given import expect, expect_count
 from crdtsync.context.shared.entry import (
     ContextEntry,
     SharedContextStats,
@@ -46,7 +46,7 @@ class SharedContext:
         by: str = "rules",
     ) -> None:
         expect(Session | str | os.PathLike | None, client=client)
-        expect_some(max_entries=max_entries)
+        expect_count(1, max_entries=max_entries)
         expect(str, prefix=prefix)
         self._owned = None if isinstance(client, Session) else Client(client)
         self._client = client if isinstance(client, Session) else self._owned or Client()
@@ -79,8 +79,7 @@ class SharedContext:
         self._evict(key)
         stored = self._client.entry(self._prefix + key)
         if stored is None:  # expired or deleted by somebody else already
-            message = f"{key!r} was removed while it was being put"
-            raise VersionMismatch(message)
+            raise VersionMismatch(f"{key!r} was removed while it was being put")
         return entry_from(key, stored, content)
 
     def get(self, key: str, *, full: bool = False) -> Any:

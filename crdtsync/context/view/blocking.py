@@ -86,8 +86,7 @@ class Views:
         """Store a view under ``name`` for all hosts; ``wanted`` is as of :meth:`view`. Durable here on return."""
         expect(str, name=name)
         if not name or "/" in name:
-            message = f"{name!r} cannot name a view: give a word without a slash"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{name!r} cannot name a view: give a word without a slash")
         definition = _changed(Definition(model=self.model), {"prefixes": prefixes} | wanted)
         self._client.set(VIEWS + name, definition.plain())
         return definition
@@ -132,8 +131,7 @@ class Views:
         """
         definition = self._definition(name)
         if definition.summarize_after is None:
-            message = f"the view {name!r} shows no summary: define it with summarize_after"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"the view {name!r} shows no summary: define it with summarize_after")
         found, _ = self._all(definition)
         items = self._items(definition, found)
         old = older(items, definition.summarize_after)
@@ -177,8 +175,7 @@ class Views:
         expect(str, name=name)
         stored = self._client.get(VIEWS + name)
         if stored is None:
-            message = f"no view is called {name!r}: there are {', '.join(self.names()) or 'none'}"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"no view is called {name!r}: there are {', '.join(self.names()) or 'none'}")
         return definition_from(name, stored)
 
     def names(self) -> list[str]:
@@ -286,8 +283,7 @@ def _changed(definition: Definition, wanted: Mapping[str, Any]) -> Definition:
     """``definition`` with other fields; refused, if a view has no such field."""
     unknown = sorted(wanted.keys() - Definition.__dataclass_fields__.keys())
     if unknown:
-        message = f"a view has no {unknown[0]}: it takes {', '.join(Definition.__dataclass_fields__)}"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"a view has no {unknown[0]}: it takes {', '.join(Definition.__dataclass_fields__)}")
     return replace(definition, **wanted)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crdtsync.context.given import expect, texts
+from crdtsync.context.given import expect, expect_count, expect_one, texts
 from crdtsync.context.tokens import DEFAULT_MODEL
 from crdtsync.context.view.render import FORMATS
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -47,18 +47,12 @@ class Definition:
             object.__setattr__(self, name, texts(name, getattr(self, name)))
         expect(str, model=self.model)
         expect(str | None, query=self.query, role=self.role)
-        if self.form not in FORMATS:
-            message = f"the format is {self.form!r}: it must be one of {', '.join(FORMATS)}"
-            raise InvalidRequest(message)
-        if self.strategy not in STRATEGIES:
-            message = f"the strategy is {self.strategy!r}: it must be one of {', '.join(STRATEGIES)}"
-            raise InvalidRequest(message)
-        for name, least in (("budget_tokens", 1), ("full_newest", 0), ("summarize_after", 0)):
-            given = getattr(self, name)
-            expect(int | None if name == "summarize_after" else int, **{name: given})
-            if given is not None and given < least:
-                message = f"{name} is {given!r}: it must be a whole number from {least} on"
-                raise InvalidRequest(message)
+        expect_one(FORMATS, form=self.form)
+        expect_one(STRATEGIES, strategy=self.strategy)
+        expect_count(1, budget_tokens=self.budget_tokens)
+        expect_count(0, full_newest=self.full_newest)
+        if self.summarize_after is not None:
+            expect_count(0, summarize_after=self.summarize_after)
 
     def covers(self, key: str) -> bool:
         """Whether ``key`` is one that it is about."""
@@ -81,5 +75,4 @@ def definition_from(name: str, stored: object) -> Definition:
         fields = dict(stored)  # type: ignore[call-overload]  # what is stored there may be anything
         return Definition(**{field: fields[field] for field in Definition.__dataclass_fields__ if field in fields})
     except (TypeError, ValueError, InvalidRequest) as error:
-        message = f"{VIEWS}{name} does not hold a view ({error}): define it anew"
-        raise InvalidValue(message) from error
+        raise InvalidValue(f"{VIEWS}{name} does not hold a view ({error}): define it anew") from error

@@ -35,8 +35,7 @@ def with_server(text: str, path: Path, section: str, entry: Mapping[str, Any]) -
             return json.dumps({section: {NAME: dict(entry)}}, indent=2) + "\n"
         return jsonc.put_at(text, (section, NAME), dict(entry))
     except (ValueError, AttributeError, TypeError) as error:
-        message = f"{path} cannot be changed: {error}; mend it, or add the server by hand"
-        raise InvalidRequest(message) from error
+        raise InvalidRequest(f"{path} cannot be changed: {error}; mend it, or add the server by hand") from error
 
 
 def without_server(text: str, path: Path, section: str) -> str:
@@ -55,8 +54,7 @@ def without_server(text: str, path: Path, section: str) -> str:
             return _checked(text, f"{whole}\n" if whole.strip() else "", section)
         return jsonc.take_at(text, (section, NAME)) if has_server(text, path, section) else text
     except (ValueError, AttributeError, TypeError) as error:
-        message = f"{path} cannot be changed: {error}; mend it, or take the server out by hand"
-        raise InvalidRequest(message) from error
+        raise InvalidRequest(f"{path} cannot be changed: {error}; mend it, or take the server out by hand") from error
 
 
 def has_server(text: str, path: Path, section: str) -> bool:
@@ -72,8 +70,7 @@ def has_server(text: str, path: Path, section: str) -> bool:
 def _checked(before: str, after: str, section: str) -> str:
     """``after``, which says of all else what ``before`` said; ValueError if not, as among keys with dots."""
     if _others(before, section) != _others(after, section):
-        message = f"the lines of {section} would mean something else"
-        raise ValueError(message)
+        raise ValueError(f"the lines of {section} would mean something else")
     return after
 
 
@@ -101,15 +98,13 @@ def read(path: Path) -> str:
     OSError if it cannot be read.
     """
     if path.exists() and not path.is_file():  # a fifo would be waited for
-        message = f"{path} is no file: mend it"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"{path} is no file: mend it")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
-        message = f"{path} holds no text in UTF-8: mend it"
-        raise InvalidRequest(message) from error
+        raise InvalidRequest(f"{path} holds no text in UTF-8: mend it") from error
 
 
 def write(path: Path, text: str) -> None:

@@ -42,16 +42,14 @@ class Client:
         """The file for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none for a project."""
         if scope == PROJECT:
             if self.project is None:
-                message = f"{self.title} has no settings of a project: leave out --scope project"
-                raise InvalidRequest(message)
+                raise InvalidRequest(f"{self.title} has no settings of a project: leave out --scope project")
             return directory / self.project
         return self._in_home(self._own_file, home, environment)
 
     def hooks_path(self, scope: str, home: Path, directory: Path, environment: Mapping[str, str]) -> Path:
         """The file of hooks for ``scope``; :class:`~crdtsync.errors.InvalidRequest` if this client has none."""
         if self.hooks is None:
-            message = f"{self.title} has no hooks that are known here: leave out --hooks"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{self.title} has no hooks that are known here: leave out --hooks")
         return directory / self.hooks if scope == PROJECT else self._in_home(self.hooks, home, environment)
 
     @property
@@ -114,8 +112,7 @@ def client(name: str) -> Client:
     for one in CLIENTS:
         if one.name == name:
             return one
-    message = f"no client is called {name!r}: there are {', '.join(one.name for one in CLIENTS)}"
-    raise InvalidRequest(message)
+    raise InvalidRequest(f"no client is called {name!r}: there are {', '.join(one.name for one in CLIENTS)}")
 
 
 def found(home: Path | None = None) -> list[Client]:

@@ -52,8 +52,7 @@ def without_hooks(text: str, path: Path) -> str:
             while text.strip() and (own := next(_ours(text, event), None)) is not None:
                 text = jsonc.take_at(text, own)
     except InvalidEncoding as error:
-        message = f"{path} cannot be changed: {error}; mend it, or take the hooks out by hand"
-        raise InvalidRequest(message) from error
+        raise InvalidRequest(f"{path} cannot be changed: {error}; mend it, or take the hooks out by hand") from error
     return text
 
 

@@ -52,8 +52,7 @@ async def create(session: AsyncSession, entities: Iterable[Entity]) -> list[Enti
 async def observe(session: AsyncSession, name: str, contents: Sequence[str]) -> list[str]:
     """Add to what is known of an entity; gives back what was not known before."""
     if await session.get(key_of(ENTITY, name)) is None:
-        message = f"Entity with name {name} not found"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"Entity with name {name} not found")
     return [one for one in dict.fromkeys(contents) if await session.add(key_of(OBSERVATIONS, name), one)]
 
 

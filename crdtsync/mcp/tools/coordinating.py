@@ -52,8 +52,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         for lost in [one for one, lease in leases.items() if not lease.is_held]:
             del leases[lost]
         if len(leases) >= _CLAIMS_MAX:
-            message = f"{_CLAIMS_MAX} claims are held by agents of this server: release some first"
-            raise InvalidRequest(message)
+            raise InvalidRequest(f"{_CLAIMS_MAX} claims are held by agents of this server: release some first")
         try:
             stays = sessions.ends_with_server(ctx)
             leases[place] = await session.claim(key, ttl=60 if stays else ALONE_S, keep=stays).acquire()

@@ -86,11 +86,10 @@ def _with_compact_results(
             break
         room -= one
     if level < _COMPACT_RESULT_TOKENS_MIN:
-        message = (
+        raise InvalidRequest(
             f"the newest turn alone takes {cost:,} tokens, and {max(0, budget_tokens):,} are left for it: "
             f"allow for more, or leave thinking out"
         )
-        raise InvalidRequest(message)
     long = [item for item in turn if isinstance(item, Result) and counter.count(item.text) > level]
     short = {
         id(item): replace(item, text=compress(item.text, budget=level, model=counter.model, source=original).text)

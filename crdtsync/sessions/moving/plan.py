@@ -68,8 +68,7 @@ def move(
             if user is not None:
                 raise Refused(f"{path} is in use by process {user}: end that, then load again")
             return Move(path, GROWN, sum(map(len, raw)), wanted[len(found) :] + end)
-    message = (
+    raise Refused(
         f"{path} is there and is not what was saved: it went on in another way, or is another one; "
         f"save it first (crdtsync session save {session}), then move it away"
     )
-    raise Refused(message)
