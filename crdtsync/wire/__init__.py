@@ -9,6 +9,7 @@ How the rest joins on, in the order in which bytes come in:
 - ``framing`` cuts the stream of an agent's socket into frames; a websocket brings whole messages by itself
 - ``codec`` decodes the msgpack in them, strictly: one exception for whatever is wrong with the bytes
 - ``limits`` has the bounds that all nodes must agree on: sizes, names, keys
+- ``parts`` reads numbers, bytes and short strings out of what was decoded, within bounds
 - ``kinds`` is the table of the kinds of keys
 - ``change`` is the change, its hash and its codec
 - ``blobs`` names the parts of a blob, and the entry that stands for them

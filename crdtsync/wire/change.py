@@ -40,6 +40,7 @@ from crdtsync.wire.limits import (
     key_fault,
     shown,
 )
+from crdtsync.wire.parts import read_count
 from crdtsync.wire.stored_values import are_sound, is_storable
 
 FORMAT = 1
@@ -362,12 +363,12 @@ def _removes(plain: Any) -> tuple[Dot, ...] | RemoveRange:
     if len(flat) % 2:
         raise ValueError("removed range")
     vector = {
-        Writer(_bounded(flat[i], 1, WRITER_MAX)): _bounded(flat[i + 1], 1, SEQ_MAX) for i in range(0, len(flat), 2)
+        Writer(read_count(flat[i], WRITER_MAX, 1)): read_count(flat[i + 1], SEQ_MAX, 1) for i in range(0, len(flat), 2)
     }
     if bound is None:
         return RemoveRange(vector)
     hlc, writer, seq, n = bound
-    return RemoveRange(vector, (_bounded(hlc, 0, HLC_MAX), *_dot(writer, seq, n)))
+    return RemoveRange(vector, (read_count(hlc, HLC_MAX), *_dot(writer, seq, n)))
 
 
 def _deps(flat: Any) -> tuple[Dep, ...]:
@@ -402,9 +403,3 @@ def _bytes(plain: Any) -> bytes:
     if type(plain) is not bytes:
         raise TypeError(f"expected bytes, got {type(plain).__name__}")
     return plain
-
-
-def _bounded(number: Any, lowest: int, highest: int) -> int:
-    if type(number) is not int or not lowest <= number <= highest:
-        raise ValueError(f"{shown(number)} is not an integer from {lowest} to {highest}")
-    return number

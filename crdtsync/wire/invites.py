@@ -12,9 +12,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import NamedTuple
 
-from crdtsync.causality import SEQ_MAX
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import check_items, pack, unpack
+from crdtsync.wire.parts import read_blob, read_count
 
 INVITE_PREFIX = "crdtsync1."
 INVITE_CHARS_MAX = 4096
@@ -74,14 +74,12 @@ def _decode(encoded: str) -> Invite:
         raise ValueError("checksum")
     check_items(plain, 64)
     cluster, pin, invite, secret, expires_ms, addresses, *_ = unpack(plain)
-    if type(expires_ms) is not int or not 0 <= expires_ms <= SEQ_MAX:
-        raise ValueError("time")
     return Invite(
-        _exactly(cluster, CLUSTER_BYTES),
-        _exactly(pin, PIN_BYTES),
-        _exactly(invite, INVITE_ID_BYTES),
-        _exactly(secret, SECRET_BYTES),
-        expires_ms,
+        read_blob(cluster, CLUSTER_BYTES, CLUSTER_BYTES),
+        read_blob(pin, PIN_BYTES, PIN_BYTES),
+        read_blob(invite, INVITE_ID_BYTES, INVITE_ID_BYTES),
+        read_blob(secret, SECRET_BYTES, SECRET_BYTES),
+        read_count(expires_ms),
         check_addresses(addresses),
     )
 
@@ -97,12 +95,6 @@ def check_addresses(addresses: object) -> tuple[str, ...]:
         if type(address) is not str or not 1 <= len(address) <= ADDRESS_CHARS_MAX or not address.isprintable():
             raise ValueError("address")
     return tuple(addresses)
-
-
-def _exactly(data: object, length: int) -> bytes:
-    if type(data) is not bytes or len(data) != length:
-        raise ValueError("not bytes of that length")
-    return data
 
 
 def _check(plain: bytes) -> bytes:

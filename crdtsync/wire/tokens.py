@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten, merge
+from crdtsync.causality import HLC_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten, merge
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, shown
+from crdtsync.wire.parts import read_count, read_vector
 
 TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
@@ -37,7 +38,7 @@ class Version(NamedTuple):
 
 def encode_token(points: Sequence[tuple[str, int, Mapping[Writer, int]]]) -> str:
     """Token naming, for each ``(space, epoch, version vector)``, all changes that the vector includes."""
-    return TOKEN_PREFIX + _encode([[space, epoch, flatten(vector)] for space, epoch, vector in points])
+    return token_text(TOKEN_PREFIX, [[space, epoch, flatten(vector)] for space, epoch, vector in points])
 
 
 def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
@@ -47,7 +48,7 @@ def decode_token(token: object) -> dict[str, tuple[int, VersionVector]]:
     """
     try:
         points = _decode(token, TOKEN_PREFIX)
-        return {_name(space): (_bounded(epoch, SEQ_MAX), _vector(flat)) for space, epoch, flat in points}
+        return {_name(space): (read_count(epoch), read_vector(flat)) for space, epoch, flat in points}
     except (TypeError, ValueError, LookupError):
         raise InvalidRequest(
             f"{shown(token)} is not a token: tokens come from writes and watches and start with {TOKEN_PREFIX!r}"
@@ -58,8 +59,8 @@ def encode_version(version: Version) -> str:
     """The version as users see it."""
     others = [_flat(version.others)] if version.others else []
     if version.vector is not None:
-        return VERSION_PREFIX + _encode([version.hlc, 1, flatten(version.vector), _flat(version.dots), *others])
-    return VERSION_PREFIX + _encode([version.hlc, 0, _flat(version.dots), *others])
+        return token_text(VERSION_PREFIX, [version.hlc, 1, flatten(version.vector), _flat(version.dots), *others])
+    return token_text(VERSION_PREFIX, [version.hlc, 0, _flat(version.dots), *others])
 
 
 def decode_version(text: object) -> Version:
@@ -68,10 +69,10 @@ def decode_version(text: object) -> Version:
         hlc, form, flat, *rest = _decode(text, VERSION_PREFIX)
         if form == 1:
             dots, others = (_dots(rest[at]) if len(rest) > at else () for at in (0, 1))
-            return Version(dots, others, _vector(flat), _bounded(hlc, HLC_MAX))
+            return Version(dots, others, read_vector(flat), read_count(hlc, HLC_MAX))
         if form != 0:
             raise ValueError(form)
-        return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=_bounded(hlc, HLC_MAX))
+        return Version(dots=_dots(flat), others=_dots(rest[0]) if rest else (), hlc=read_count(hlc, HLC_MAX))
     except (TypeError, ValueError, LookupError):
         raise InvalidRequest(
             f"{shown(text)} is not a version: versions come from reads and start with {VERSION_PREFIX!r}"
@@ -109,10 +110,6 @@ def decode_dot(text: object) -> Dot:
         raise InvalidRequest(f"{shown(text)} is not a dot: dots look like 123.4.0 and come from reads") from None
 
 
-def _encode(plain: object) -> str:
-    return binascii.b2a_base64(pack(plain), newline=False).rstrip(b"=").translate(_URL_SAFE).decode("ascii")
-
-
 def _decode(text: object, prefix: str) -> list[Any]:
     if not isinstance(text, str) or not text.startswith(prefix) or len(text) > TOKEN_CHARS_MAX:
         raise ValueError(text)
@@ -126,22 +123,10 @@ def _decode(text: object, prefix: str) -> list[Any]:
     return plain
 
 
-def _bounded(number: object, highest: int) -> int:
-    if type(number) is not int or not 0 <= number <= highest:
-        raise ValueError(number)
-    return number
-
-
 def _name(name: object) -> str:
     if not is_name(name) and name != CLUSTER_SPACE and archive_of(name) is None:
         raise ValueError(name)
     return str(name)
-
-
-def _vector(flat: Sequence[object]) -> VersionVector:
-    if len(flat) % 2:
-        raise ValueError(flat)
-    return {Writer(_bounded(flat[i], WRITER_MAX)): _bounded(flat[i + 1], SEQ_MAX) for i in range(0, len(flat), 2)}
 
 
 def _flat(dots: Sequence[Dot]) -> list[int]:
@@ -156,7 +141,7 @@ def _dots(flat: Sequence[object]) -> tuple[Dot, ...]:
 
 def _dot(parts: Sequence[object]) -> Dot:
     writer, seq, n = parts
-    return Dot(Writer(_bounded(writer, WRITER_MAX)), _bounded(seq, SEQ_MAX), _bounded(n, 10_000))
+    return Dot(Writer(read_count(writer, WRITER_MAX)), read_count(seq), read_count(n, 10_000))
 
 
 VERSIONS_KNOWN_MAX = 4096

@@ -22,7 +22,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import is_name, shown
-from crdtsync.wire.peer.fields import read_blob, read_count
+from crdtsync.wire.parts import read_blob, read_count
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from crdtsync.causality import flatten
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.parts import read_blob, read_count, read_vector
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
@@ -26,10 +27,7 @@ from crdtsync.wire.peer.fields import (
     SpaceName,
     Text,
     Words,
-    read_blob,
-    read_count,
     read_space,
-    read_vector,
 )
 
 FRAME_CHANGES_MAX = 256

@@ -15,7 +15,8 @@ from typing import Annotated, Any, NamedTuple
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot, Frontier, VersionVector, Writer, flatten
 from crdtsync.wire.change import SHORT_HASH_BYTES
-from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, NAME_CHARS_MAX, is_name, shown
+from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, NAME_CHARS_MAX, is_name
+from crdtsync.wire.parts import read_blob, read_count, read_text, read_vector
 
 HASH_FIELD_BYTES_MAX = 64
 """Of a hash, or an id, whose length is for the sender's version to choose."""
@@ -87,27 +88,6 @@ def read_frontier(flat: list[Any]) -> Frontier:
     }
 
 
-def read_vector(flat: list[Any]) -> VersionVector:
-    """A version vector in its flat form."""
-    if len(flat) % 2 or len(flat) > 2 * CHANGE_DEPS_MAX:
-        raise ValueError("version vector")
-    return {Writer(read_count(flat[i], WRITER_MAX)): read_count(flat[i + 1]) for i in range(0, len(flat), 2)}
-
-
-def read_count(number: Any, highest: int = SEQ_MAX) -> int:
-    """A count up to ``highest``."""
-    if type(number) is not int or not 0 <= number <= highest:
-        raise ValueError(f"{shown(number)} is not a count")
-    return number
-
-
-def read_text(text: Any) -> str:
-    """A short string."""
-    if type(text) is not str or not 1 <= len(text) <= NAME_CHARS_MAX:
-        raise ValueError("not a short string")
-    return text
-
-
 def read_key(key: Any) -> str:
     """A key, or a pattern."""
     if type(key) is not str or not 1 <= len(key) <= KEY_BYTES_MAX:
@@ -125,13 +105,6 @@ def read_name(name: Any) -> str:
 def read_space(name: Any) -> str:
     """The name of a space; also the cluster's own."""
     return CLUSTER_SPACE if name == CLUSTER_SPACE else read_name(name)
-
-
-def read_blob(data: Any, bytes_max: int, bytes_min: int = 0) -> bytes:
-    """Up to so many bytes."""
-    if type(data) is not bytes or not bytes_min <= len(data) <= bytes_max:
-        raise ValueError("not bytes of an allowed length")
-    return data
 
 
 def _flat_entry(entry: tuple[str, Dot]) -> list[object]:

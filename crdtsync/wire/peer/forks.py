@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.parts import read_blob, read_count
 from crdtsync.wire.peer.base import Message, message
-from crdtsync.wire.peer.fields import Epoch, Flat, Octets, SpaceName, WriterId, read_blob, read_count
+from crdtsync.wire.peer.fields import Epoch, Flat, Octets, SpaceName, WriterId
 
 FORKS = "forks"
 """The feature of a node that heals forks."""

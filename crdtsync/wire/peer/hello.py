@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_DEPS_MAX, PROTOCOL_VERSION
+from crdtsync.wire.parts import read_blob, read_count, read_text
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     HASH_FIELD_BYTES_MAX,
@@ -25,12 +26,9 @@ from crdtsync.wire.peer.fields import (
     SpaceName,
     Text,
     flat_frontier,
-    read_blob,
-    read_count,
     read_frontier,
     read_name,
     read_space,
-    read_text,
 )
 
 SPACES_MAX = 1_000

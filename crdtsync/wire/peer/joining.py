@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.invites import CLUSTER_BYTES, INVITE_ID_BYTES, check_addresses
-from crdtsync.wire.limits import NAME_CHARS_MAX, NAME_RULE, PROTOCOL_VERSION, is_name, shown
+from crdtsync.wire.limits import NAME_RULE, PROTOCOL_VERSION, is_name, shown
+from crdtsync.wire.parts import read_blob, read_count, read_text
 
 JOIN_FRAME_BYTES_MAX = 8 * 1024 * 1024
 JOIN_ITEMS_MAX = 200_000
@@ -137,7 +138,7 @@ def decode_join_message(data: bytes) -> JoinMessage:
 
 
 def _challenge(plain: Sequence[Any]) -> Challenge:
-    return Challenge(_blob(plain[1]["nonce"], NONCE_BYTES, NONCE_BYTES), _protocol(plain[1]))
+    return Challenge(read_blob(plain[1]["nonce"], NONCE_BYTES, NONCE_BYTES), _protocol(plain[1]))
 
 
 def _join(plain: Sequence[Any]) -> Join:
@@ -145,12 +146,12 @@ def _join(plain: Sequence[Any]) -> Join:
     if not is_name(fields["name"]):
         raise InvalidEncoding(f"{shown(fields['name'])} cannot name a node: {NAME_RULE}")
     return Join(
-        _blob(fields["invite"], INVITE_ID_BYTES, INVITE_ID_BYTES),
-        _blob(fields["certificate"], 1, CERTIFICATE_BYTES_MAX),
+        read_blob(fields["invite"], INVITE_ID_BYTES, INVITE_ID_BYTES),
+        read_blob(fields["certificate"], CERTIFICATE_BYTES_MAX, 1),
         fields["name"],
         check_addresses(fields["addresses"]),
-        _blob(fields["proof"], PROOF_BYTES, PROOF_BYTES),
-        _blob(fields["signature"], 1, SIGNATURE_BYTES_MAX),
+        read_blob(fields["proof"], PROOF_BYTES, PROOF_BYTES),
+        read_blob(fields["signature"], SIGNATURE_BYTES_MAX, 1),
         _protocol(fields),
     )
 
@@ -158,35 +159,20 @@ def _join(plain: Sequence[Any]) -> Join:
 def _admitted(plain: Sequence[Any]) -> Admitted:
     fields = plain[1]
     members = fields["members"]
-    if not all(_is_text(node, NAME_CHARS_MAX) and type(record) is dict for node, record in members.items()):
+    if not all(read_text(node) and type(record) is dict for node, record in members.items()):
         raise ValueError("members")
-    if not _is_text(fields["node"], NAME_CHARS_MAX):
-        raise ValueError("node")
-    return Admitted(_blob(fields["cluster"], CLUSTER_BYTES, CLUSTER_BYTES), fields["node"], members)
+    return Admitted(read_blob(fields["cluster"], CLUSTER_BYTES, CLUSTER_BYTES), read_text(fields["node"]), members)
 
 
 def _refused(plain: Sequence[Any]) -> NotAdmitted:
     _, code, reason = plain[:3]
-    if not _is_text(code, NAME_CHARS_MAX) or type(reason) is not str:
+    if type(reason) is not str:
         raise ValueError("reason")
-    return NotAdmitted(code, reason[:REASON_CHARS_MAX])
+    return NotAdmitted(read_text(code), reason[:REASON_CHARS_MAX])
 
 
 _DECODERS: dict[object, Callable[[Sequence[Any]], JoinMessage]] = {1: _challenge, 2: _join, 3: _admitted, 4: _refused}
 
 
 def _protocol(fields: Mapping[str, Any]) -> int:
-    protocol = fields["protocol"]
-    if type(protocol) is not int or not 0 <= protocol < 1 << 31:
-        raise ValueError("protocol")
-    return protocol
-
-
-def _is_text(text: object, chars_max: int) -> bool:
-    return type(text) is str and 1 <= len(text) <= chars_max
-
-
-def _blob(data: Any, least: int, most: int) -> bytes:
-    if type(data) is not bytes or not least <= len(data) <= most:
-        raise ValueError("bytes")
-    return data
+    return read_count(fields["protocol"], (1 << 31) - 1)

@@ -43,6 +43,7 @@ from crdtsync.wire.limits import (
     key_fault,
     shown,
 )
+from crdtsync.wire.parts import read_blob, read_count, read_text
 from crdtsync.wire.stored_values import is_storable
 
 FORMAT = 1
@@ -234,15 +235,13 @@ def _header(plain: list[Any]) -> Header:
     _, form, node, hlc, digest, writers, entries, documents = plain[:8]
     if form != FORMAT:
         raise ValueError(f"format {shown(form)} is not known here")
-    if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX:
-        raise ValueError("node")
     return Header(
-        node,
-        _bounded(hlc, 0, HLC_MAX),
-        int.from_bytes(_blob(digest, _DIGEST_BYTES), "big"),
-        _bounded(writers, 0, CHANGE_DEPS_MAX),
-        _bounded(entries, 0, SNAPSHOT_ENTRIES_MAX),
-        _bounded(documents, 0, SNAPSHOT_DOCUMENTS_MAX),
+        read_text(node),
+        read_count(hlc, HLC_MAX),
+        int.from_bytes(read_blob(digest, _DIGEST_BYTES, _DIGEST_BYTES), "big"),
+        read_count(writers, CHANGE_DEPS_MAX),
+        read_count(entries, SNAPSHOT_ENTRIES_MAX),
+        read_count(documents, SNAPSHOT_DOCUMENTS_MAX),
     )
 
 
@@ -251,11 +250,11 @@ def _writers(plain: list[Any]) -> list[WriterRow]:
     for writer, seq, hashed, node, name in _records(plain[1], 5):
         origin = None
         if node is not None:
-            if type(node) is not str or not 1 <= len(node) <= NAME_CHARS_MAX or not is_name(name):
+            if not is_name(name):
                 raise ValueError("origin")
-            origin = (node, name)
-        number = Writer(_bounded(writer, 1, WRITER_MAX))
-        rows.append(WriterRow(number, _bounded(seq, 1, SEQ_MAX), _blob(hashed, HASH_BYTES), origin))
+            origin = (read_text(node), name)
+        number = Writer(read_count(writer, WRITER_MAX, 1))
+        rows.append(WriterRow(number, read_count(seq, SEQ_MAX, 1), read_blob(hashed, HASH_BYTES, HASH_BYTES), origin))
     return rows
 
 
@@ -288,18 +287,18 @@ def _checked(record: tuple[Any, ...]) -> EntryFields:
         _dot(writer, seq, n),
         _key(key),
         _sub(sub),
-        _bounded(kind, 0, _KIND_MAX),
-        Hlc(_bounded(hlc, 0, HLC_MAX)),
+        read_count(kind, _KIND_MAX),
+        Hlc(read_count(hlc, HLC_MAX)),
         _agent(agent),
         None if stored is not None and kind in VALUE_KINDS and not is_storable(stored) else stored,
-        value_hash(value) if hashed is None else _blob(hashed, HASH_BYTES),
+        value_hash(value) if hashed is None else read_blob(hashed, HASH_BYTES, HASH_BYTES),
         attrs if attrs is None else _attrs(attrs),
     )
 
 
 def _pieces(plain: list[Any]) -> list[Piece]:
     return [
-        Piece(_dot(writer, seq, n), _bounded(size, 0, DOCUMENT_BYTES_MAX), _blob_to(data, DOCUMENT_BYTES_MAX))
+        Piece(_dot(writer, seq, n), read_count(size, DOCUMENT_BYTES_MAX), read_blob(data, DOCUMENT_BYTES_MAX))
         for writer, seq, n, size, data in _records(plain[1], 5)
     ]
 
@@ -333,7 +332,7 @@ def _agent(agent: Any) -> str:
 
 
 def _value(value: Any) -> bytes | None:
-    return None if value is None else _blob_to(value, VALUE_BYTES_MAX)
+    return None if value is None else read_blob(value, VALUE_BYTES_MAX)
 
 
 def _attrs(attrs: Any) -> dict[str, Any]:
@@ -344,22 +343,4 @@ def _attrs(attrs: Any) -> dict[str, Any]:
 
 
 def _dot(writer: Any, seq: Any, n: Any) -> Dot:
-    return Dot(Writer(_bounded(writer, 1, WRITER_MAX)), _bounded(seq, 1, SEQ_MAX), _bounded(n, 0, CHANGE_OPS_MAX))
-
-
-def _blob(data: Any, size_bytes: int) -> bytes:
-    if type(data) is not bytes or len(data) != size_bytes:
-        raise ValueError(f"not {size_bytes} bytes")
-    return data
-
-
-def _blob_to(data: Any, bytes_max: int) -> bytes:
-    if type(data) is not bytes or len(data) > bytes_max:
-        raise ValueError("not bytes of an allowed length")
-    return data
-
-
-def _bounded(number: Any, lowest: int, highest: int) -> int:
-    if type(number) is not int or not lowest <= number <= highest:
-        raise ValueError(f"{shown(number)} is not an integer from {lowest} to {highest}")
-    return number
+    return Dot(Writer(read_count(writer, WRITER_MAX, 1)), read_count(seq, SEQ_MAX, 1), read_count(n, CHANGE_OPS_MAX))
