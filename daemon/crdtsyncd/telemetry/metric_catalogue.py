@@ -12,6 +12,7 @@ the node's status, its entry here, and a test. ``./dev docs --write`` then write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from crdtsyncd.telemetry.commit_histogram import Durations
@@ -43,8 +44,8 @@ is not known.
 class Metric(NamedTuple):
     """One metric.
 
-    :param name: without the prefix
     :param type: ``gauge``, ``counter``, ``histogram`` or ``summary``
+    :param name: without the prefix
     :param labels: the labels' names
     :param help: what the value is
     :param series: reads the values
@@ -52,8 +53,8 @@ class Metric(NamedTuple):
     :param summed: the field of a space that holds the value, if values of several spaces may be summed up as one
     """
 
-    name: str
     type: str
+    name: str
     labels: tuple[str, ...]
     help: str
     series: Callable[[Sources], Series]
@@ -61,22 +62,7 @@ class Metric(NamedTuple):
     summed: str = ""
 
 
-def _gauge(
-    name: str, labels: tuple[str, ...], text: str, series: Callable[[Sources], Series], more: str = ""
-) -> Metric:
-    return Metric(name, "gauge", labels, text, series, more)
-
-
-def _counter(
-    name: str, labels: tuple[str, ...], text: str, series: Callable[[Sources], Series], more: str = ""
-) -> Metric:
-    return Metric(name, "counter", labels, text, series, more)
-
-
-def _histogram(
-    name: str, labels: tuple[str, ...], text: str, series: Callable[[Sources], Series], more: str = ""
-) -> Metric:
-    return Metric(name, "histogram", labels, text, series, more)
+_gauge, _counter, _histogram = (partial(Metric, kind) for kind in ("gauge", "counter", "histogram"))
 
 
 def _one(value: Any) -> Series:
@@ -99,7 +85,7 @@ def _space(field: str, name: str, text: str, *, is_summed: bool = True) -> Metri
     def series(s: Sources) -> Series:
         return [((space["name"],), space.get(field)) for space in s.status["spaces"]]
 
-    return Metric(f"space_{name}", "gauge", ("space",), text, series, summed=field if is_summed else "")
+    return Metric("gauge", f"space_{name}", ("space",), text, series, summed=field if is_summed else "")
 
 
 def _peer(name: str, text: str, value: Callable[[Fields], Any]) -> Metric:
@@ -195,7 +181,7 @@ METRICS: Final = (
     ),
     _histogram("loop_lag_seconds", (), "how late timers came", lambda s: _one(s.turns.lag)),
     Metric(
-        "work_seconds", "summary", ("work",), "how often and how long the loop did work in the background",
+        "summary", "work_seconds", ("work",), "how often and how long the loop did work in the background",
         lambda s: _each(s.turns.work_sums), " (`_count`, `_sum`)",
     ),
     _store("bytes", "store_bytes", "the database with its write-ahead log and the journal's file"),

@@ -54,21 +54,14 @@ def schema() -> None:
 @pass_settings
 def set_(
     settings: Settings,
+    /,
     pattern: str,
     policy: str | None,
     refuse_lower: bool,
     history: bool | int | timedelta | None,
-    kind: str | None,
-    json_schema: IO[bytes] | None,
-    ttl: float | None,
-    sliding: bool,
-    writers: tuple[str, ...],
-    version: int | None,
-    older: str | None,
-    max_entries: int | None,
-    max_bytes: int | None,
     is_none: bool,
     w: WriteConcernValue | None,
+    **rules: Any,
 ) -> None:
     """Declare what holds for keys, and print the token. It replaces all that was declared for PATTERN.
 
@@ -107,22 +100,17 @@ def set_(
       crdtsync schema set 'memory/**' --ttl 30d --sliding
       crdtsync schema set 'findings/**' --none
     """
-    shape = None if json_schema is None else _object_in(json_schema)
-    rules: dict[str, Any] = {"kind": kind, "json_schema": shape, "ttl": ttl, "writers": writers or None}
-    rules |= {
-        "sliding": sliding or None,
-        "version": version,
-        "older": older,
-        "max_entries": max_entries,
-        "max_bytes": max_bytes,
-    }
-    if is_none == any(said is not None for said in (policy, history, *rules.values())):
+    if rules["json_schema"] is not None:
+        rules["json_schema"] = _object_in(rules["json_schema"])
+    rules["writers"] = rules["writers"] or None
+    is_ruled = any(rule not in (None, False) for rule in rules.values())
+    if is_none == (policy is not None or history is not None or is_ruled):
         raise click.UsageError("give --policy, --history or a rule, or --none.")
     if is_none and refuse_lower:
         raise click.UsageError("--none declares nothing: leave out --refuse-lower.")
     wanted = policy or (None if is_none else "lww")
     with connect(settings) as client:
-        rules["older"], rules["sliding"] = older or "refuse", sliding
+        rules["older"] = rules["older"] or "refuse"
         before = None if is_none else client.schema(pattern, exact=True)
         token = client.schema_set(
             pattern, wanted, refuse_lower=refuse_lower, history=True if history is None else history, **rules, w=w

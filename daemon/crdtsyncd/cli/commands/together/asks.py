@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,17 +112,5 @@ def _plain(value: object) -> str:
 
 
 def _fields(found: Question) -> dict[str, Any]:
-    return {
-        "key": found.name,
-        "question": found.question,
-        "options": list(found.options),
-        "context": found.context,
-        "agent": found.agent,
-        "node": found.node,
-        "since": found.since,
-        "deadline": found.deadline,
-        "default": found.default,
-        "answers": [
-            {"value": one.value, "agent": one.agent, "node": one.node, "note": one.note} for one in found.answers
-        ],
-    }
+    fields = asdict(found)
+    return {"key": fields.pop("name"), **fields}
