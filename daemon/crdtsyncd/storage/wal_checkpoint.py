@@ -64,7 +64,10 @@ class WalCheckpoints:
 
     def mind(self) -> None:
         """There was a commit: begin what has become due."""
-        self.mind_wal()
+        commits = self._owner.store.commits
+        if commits >= self._look_due and self._checkpoint is None:
+            self._look_due = commits + WAL_LOOK_COMMITS
+            self.mind_wal()
         self._mind_journal()
         self._mind_backlog()
 
@@ -96,11 +99,9 @@ class WalCheckpoints:
 
     def mind_wal(self) -> None:
         """Begin a checkpoint of the write-ahead log if it has become large."""
-        store = self._owner.store
-        if self._checkpoint is not None or store.commits < self._look_due:
+        if self._checkpoint is not None:
             return
-        self._look_due = store.commits + WAL_LOOK_COMMITS
-        wal_bytes = store.wal_bytes()
+        wal_bytes = self._owner.store.wal_bytes()
         if wal_bytes > WAL_CHECKPOINT_BYTES and wal_bytes != self._emptied_bytes and time.monotonic() >= self._due_s:
             self._checkpoint = asyncio.create_task(self._checkpoint_wal())
 
@@ -193,6 +194,5 @@ class WalCheckpoints:
             except RowsRefused as error:
                 self._owner.recover_rows(error)
         self._owner.rows_moved()
-        self._look_due = 0
         self.mind_wal()
         self._mind_backlog(delay_s)

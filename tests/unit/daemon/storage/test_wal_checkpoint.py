@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from crdtsyncd.storage import wal_checkpoint
+from crdtsyncd.storage.open_database import WAL_CHECKPOINT_BYTES
 from crdtsyncd.storage.wal_checkpoint import WalCheckpoints
 
 
@@ -142,3 +143,14 @@ async def test_a_log_that_begins_anew_is_left_alone_until_it_does() -> None:
         await minding.ended()
         emptied.append(store.emptied)
     assert emptied == [1, 1, 1, 2]
+
+
+async def test_space_that_goes_back_while_nothing_is_committed_does_not_pile_up_in_the_log() -> None:
+    """It left the file as long as it was: 51 MB lay in the write-ahead log of an idle daemon."""
+    owner = Owner()
+    minding, store = WalCheckpoints(owner), owner.store
+    for rounds in range(1, 4):
+        store.log_bytes = WAL_CHECKPOINT_BYTES + rounds
+        minding.mind_wal()
+        await minding.ended()
+        assert store.emptied == rounds
