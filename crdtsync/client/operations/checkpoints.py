@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from crdtsync.client.protocol.steps import Call
     from crdtsync.client.session.request_context import Arguments, Context
 
+CHECKPOINT, POLICY = "checkpoint_set", "checkpoint_policy"
+"""The requests that make one of these, or delete it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -78,25 +81,41 @@ def checkpoint(
     context: Context, name: str, prefixes: str | Iterable[str] | None, note: str, keep: Seconds | None
 ) -> Write[Written]:
     """Make one."""
-    arguments: Arguments = {"name": name}
-    if prefixes is not None:
-        arguments["prefixes"] = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    arguments: Arguments = {}
     if note:
         arguments["note"] = note
     if keep is not None:
         arguments["ttl"] = milliseconds(seconds(keep, "keep"))
+    return _set(context, CHECKPOINT, name, prefixes, arguments)
+
+
+def set_policy(
+    context: Context, name: str, every: Seconds, prefixes: str | Iterable[str] | None, keep: int, age: Seconds | None
+) -> Write[Written]:
+    """Have nodes make one every so often."""
+    arguments: Arguments = {"every": milliseconds(seconds(every, "every")), "keep": keep}
+    if age is not None:
+        arguments["age"] = milliseconds(seconds(age, "age"))
+    return _set(context, POLICY, name, prefixes, arguments)
+
+
+def _set(
+    context: Context, operation: str, name: str, prefixes: str | Iterable[str] | None, arguments: Arguments
+) -> Write[Written]:
+    arguments["name"] = name
+    if prefixes is not None:
+        arguments["prefixes"] = [prefixes] if isinstance(prefixes, str) else list(prefixes)
 
     def learn(reply: Any, token: str, _: bool) -> Written:
         return Written(token, name, {"nodes": reply["nodes"]} if "nodes" in reply else {})
 
-    return Write(context, "checkpoint_set", arguments, learn)
+    return Write(context, operation, arguments, learn)
 
 
-def delete_checkpoint(context: Context, name: str) -> Write[bool]:
-    """Delete one; whether it was there."""
-    return Write(
-        context, "checkpoint_set", {"name": name, "remove": True}, lambda reply, _token, _: bool(reply["existed"])
-    )
+def delete(context: Context, operation: str, name: str) -> Write[bool]:
+    """Delete a checkpoint, or end a policy; whether it was there."""
+    arguments: Arguments = {"name": name, "remove": True}
+    return Write(context, operation, arguments, lambda reply, _token, _: bool(reply["existed"]))
 
 
 def checkpoints(context: Context, timeout_s: float) -> Call[Listing[Checkpoint]]:
@@ -113,29 +132,6 @@ def _from_wire(fields: dict[str, Any]) -> Checkpoint:
     known = {name: fields[name] for name in Checkpoint.__dataclass_fields__ if name not in ("time", "ttl", "versions")}
     ttl_s = None if ttl is None else ttl / 1000
     return Checkpoint(**known, time=moment(fields.get("time")), ttl=ttl_s, versions=fields.get("versions") or {})
-
-
-def set_policy(
-    context: Context, name: str, every: Seconds, prefixes: str | Iterable[str] | None, keep: int, age: Seconds | None
-) -> Write[Written]:
-    """Have nodes make one every so often."""
-    arguments: Arguments = {"name": name, "every": milliseconds(seconds(every, "every")), "keep": keep}
-    if prefixes is not None:
-        arguments["prefixes"] = [prefixes] if isinstance(prefixes, str) else list(prefixes)
-    if age is not None:
-        arguments["age"] = milliseconds(seconds(age, "age"))
-
-    def learn(reply: Any, token: str, _: bool) -> Written:
-        return Written(token, name, {"nodes": reply["nodes"]} if "nodes" in reply else {})
-
-    return Write(context, "checkpoint_policy", arguments, learn)
-
-
-def delete_policy(context: Context, name: str) -> Write[bool]:
-    """End a policy; whether it was there."""
-    return Write(
-        context, "checkpoint_policy", {"name": name, "remove": True}, lambda reply, _token, _: bool(reply["existed"])
-    )
 
 
 def policies(context: Context, timeout_s: float) -> Call[list[CheckpointPolicy]]:

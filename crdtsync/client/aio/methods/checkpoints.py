@@ -65,9 +65,9 @@ class AsyncCheckpointMethods(AsyncMethods):
 
     async def delete_checkpoint(self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
         """Delete a checkpoint, so that nodes need not keep what it holds any longer; whether it was there."""
-        from crdtsync.client.operations.checkpoints import delete_checkpoint
+        from crdtsync.client.operations.checkpoints import CHECKPOINT, delete
 
-        return await self._write(delete_checkpoint(self._operations, name), w, timeout)
+        return await self._write(delete(self._operations, CHECKPOINT, name), w, timeout)
 
     async def checkpoint_policy(
         self,
@@ -103,9 +103,9 @@ class AsyncCheckpointMethods(AsyncMethods):
         self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None
     ) -> bool:
         """End a policy; whether it was there. The checkpoints that were made stay."""
-        from crdtsync.client.operations.checkpoints import delete_policy
+        from crdtsync.client.operations.checkpoints import POLICY, delete
 
-        return await self._write(delete_policy(self._operations, name), w, timeout)
+        return await self._write(delete(self._operations, POLICY, name), w, timeout)
 
     async def verify_checkpoint(
         self, name: str, *, progress: Callable[[int], object] | None = None, timeout: Seconds | None = None

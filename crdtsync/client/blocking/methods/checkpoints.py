@@ -67,9 +67,9 @@ class CheckpointMethods(Methods):
 
     def delete_checkpoint(self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
         """Delete a checkpoint, so that nodes need not keep what it holds any longer; whether it was there."""
-        from crdtsync.client.operations.checkpoints import delete_checkpoint
+        from crdtsync.client.operations.checkpoints import CHECKPOINT, delete
 
-        return self._write(delete_checkpoint(self._operations, name), w, timeout)
+        return self._write(delete(self._operations, CHECKPOINT, name), w, timeout)
 
     def checkpoint_policy(
         self,
@@ -103,9 +103,9 @@ class CheckpointMethods(Methods):
 
     def delete_checkpoint_policy(self, name: str, *, w: WriteConcern = None, timeout: Seconds | None = None) -> bool:
         """End a policy; whether it was there. The checkpoints that were made stay."""
-        from crdtsync.client.operations.checkpoints import delete_policy
+        from crdtsync.client.operations.checkpoints import POLICY, delete
 
-        return self._write(delete_policy(self._operations, name), w, timeout)
+        return self._write(delete(self._operations, POLICY, name), w, timeout)
 
     def verify_checkpoint(
         self, name: str, *, progress: Callable[[int], object] | None = None, timeout: Seconds | None = None
