@@ -8,8 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from crdtsync.client.aio.receive_buffer import Receiver
-from crdtsync.client.aio.stream import HELLO_TIMEOUT_S
-from crdtsync.client.protocol.address import may_come, unavailable
+from crdtsync.client.aio.stream import HELLO_TIMEOUT_S, first_of
+from crdtsync.client.protocol.address import may_come
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
 from crdtsync.client.protocol.in_flight import (
@@ -330,11 +330,7 @@ class AsyncConnection:
     # -- connecting -------------------------------------------------------------------------------------------
 
     async def _attach(self, deadline: float) -> None:
-        try:
-            async with asyncio.timeout(min(deadline - monotonic(), HELLO_TIMEOUT_S)):
-                link = await self._dial()
-        except TimeoutError:
-            raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
+        link = await first_of(self.paths, self._connect, min(deadline - monotonic(), HELLO_TIMEOUT_S))
         if self._is_closed:
             link.transport.abort()
             raise closed()
@@ -344,19 +340,6 @@ class AsyncConnection:
         self._backoff.reset()
         link.transport.writelines(list(self._table.replay()))
         self._wake(failed)
-
-    async def _dial(self) -> Link:
-        failures: list[tuple[str, OSError]] = []
-        for path in self.paths:
-            try:
-                link = await self._connect(path)
-            except CrdtSyncError:
-                raise
-            except OSError as error:
-                failures.append((path, error))
-            else:
-                return link
-        raise unavailable(failures)
 
     async def _connect(self, path: str) -> Link:
         transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(self), path)

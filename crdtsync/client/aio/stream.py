@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.client.aio.receive_buffer import RECEIVE_BYTES, open_stream
 from crdtsync.client.protocol.address import may_come, unavailable
@@ -13,7 +14,9 @@ from crdtsync.client.protocol.frames import ERROR, FrameReader
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+
+T = TypeVar("T")
 
 HELLO_TIMEOUT_S = 30.0
 """A daemon that hangs is found out, and started anew, well before."""
@@ -44,11 +47,15 @@ class AsyncChannel:
 
 
 async def dial_when_up(paths: Sequence[str], hello: bytes, wait_s: float) -> AsyncChannel:
-    """As :func:`dial`; while there is no daemon it tries again for so long: one that restarts is soon back."""
+    """Connect and introduce ourselves; while there is no daemon, try for so long: one that restarts is soon back.
+
+    :raises DaemonUnavailable: none takes us, or the daemon hangs up, or does not answer.
+    :raises CrdtSyncError: the daemon refuses us, with its reason.
+    """
     backoff, until = Backoff(), monotonic() + wait_s
     while True:
         try:
-            return await dial(paths, hello)
+            return await first_of(paths, partial(_dial, hello), HELLO_TIMEOUT_S)
         except DaemonUnavailable as error:
             left_s = until - monotonic()
             if left_s <= 0 or not may_come(error):
@@ -56,42 +63,35 @@ async def dial_when_up(paths: Sequence[str], hello: bytes, wait_s: float) -> Asy
             await asyncio.sleep(min(backoff.next_s(), left_s))
 
 
-async def dial(paths: Sequence[str], hello: bytes) -> AsyncChannel:
-    """Connect to the first socket that takes us and introduce ourselves.
+async def first_of(paths: Sequence[str], connect: Callable[[str], Awaitable[T]], timeout_s: float) -> T:
+    """What ``connect`` gives of the first socket that takes us.
 
-    :raises DaemonUnavailable: none does, or the daemon hangs up, or does not answer.
-    :raises CrdtSyncError: the daemon refuses us, with its reason.
+    :raises DaemonUnavailable: none does, or the daemon does not answer in time.
     """
+    failures: list[tuple[str, OSError]] = []
     try:
-        async with asyncio.timeout(HELLO_TIMEOUT_S):
-            return await _first_of(paths, hello)
+        async with asyncio.timeout(timeout_s):
+            for path in paths:
+                try:
+                    return await connect(path)
+                except CrdtSyncError:
+                    raise
+                except OSError as error:
+                    failures.append((path, error))
     except TimeoutError:
         raise DaemonUnavailable("the daemon took the connection and did not answer in time: see its log") from None
-
-
-async def _first_of(paths: Sequence[str], hello: bytes) -> AsyncChannel:
-    failures: list[tuple[str, OSError]] = []
-    for path in paths:
-        try:
-            channel = AsyncChannel(*await open_stream(path))
-            await _greet(channel, hello)
-        except CrdtSyncError:
-            raise
-        except OSError as error:
-            failures.append((path, error))
-        else:
-            return channel
     raise unavailable(failures)
 
 
-async def _greet(channel: AsyncChannel, hello: bytes) -> None:
+async def _dial(hello: bytes, path: str) -> AsyncChannel:
+    channel = AsyncChannel(*await open_stream(path))
     try:
         channel.send(hello)
         while data := await channel.receive():
             for _, status, content in channel.frames.feed(data):
                 if status == ERROR:
                     raise from_wire(content)
-                return
+                return channel
         raise DaemonUnavailable("the daemon closed the connection at once: see its log")
     except BaseException:
         channel.close()
