@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from crdtsync import AsyncClient, Client, NotAllowed, Timeout, UnknownSpace
-from crdtsync.client.streams import space_absence
+from crdtsync.client.streams import resume
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import wait_until
 from tests.harness.shell import Shell
@@ -28,7 +28,7 @@ def client(daemon: Daemon, space: str = "default") -> Client:
 
 
 def test_a_space_from_its_making_to_its_archive(trio, monkeypatch):
-    monkeypatch.setattr(space_absence, "SPACE_RETURN_S", 0.3)
+    monkeypatch.setattr(resume, "SPACE_RETURN_S", 0.3)
     with client(trio[0]) as state:
         made = state.create_space("team")
         assert made.created

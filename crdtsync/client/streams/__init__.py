@@ -16,8 +16,7 @@ Modules:
 - ``changes_state``: what has changed since a token, asked once
 - ``held_events``: events without a token wait for one, or a broken connection would tell them twice
 - ``resolver_state``: the conflicts that the daemon asks about, and what answers become
-- ``resume``: what any of these asks its daemon to have first, and what keeps it from that
-- ``space_absence``: a space that was dropped may be made anew: how long to wait for it
+- ``resume``: what any of these asks its daemon to have first, what keeps it from that, and what it outlasts
 
 May import: ``session``, ``protocol``, ``values``, ``crdtsync.errors``.
 """

@@ -1,11 +1,16 @@
-"""What stands on a connection of its own (a watch, a mirror, a resolver), and what it asks its daemon to have first."""
+"""What stands on a connection of its own (a watch, a mirror, a resolver): what it asks its daemon to have first, and
+what it outlasts.
+
+``space drop`` and ``space create`` are two commands, and a program that runs for weeks should not have to be started
+again for what happened between them. So a space that was there, and is gone, is waited for.
+"""
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from crdtsync.client.streams.space_absence import Absence
-from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, Timeout, UnknownSpace
 
 if TYPE_CHECKING:
     from crdtsync.client.protocol.seen_point import Horizon
@@ -15,6 +20,8 @@ NEED_FIRST_MS = 100
 """How long a daemon may take at first to get what the client has seen: then it has to say what it lacks."""
 NEED_NEXT_MS = 2000
 """How long it may take each time that it is asked again."""
+SPACE_RETURN_S = 30.0
+"""How long a space that has gone is waited for."""
 
 
 class Standing:
@@ -25,7 +32,9 @@ class Standing:
         """On the present connection."""
         self.lacking: Timeout | None = None
         """What the daemon said last that it lacks, as long as it does."""
-        self._absence = Absence()
+        self._was_there = False
+        self._gone: UnknownSpace | None = None  # what the daemon said first of a space that is waited for
+        self._until_s = 0.0
         self._horizon = horizon
         self._space = space
 
@@ -41,7 +50,8 @@ class Standing:
         """The daemon holds all that, and has begun."""
         self.is_taken = True
         self.lacking = None
-        self._absence.over()
+        self._was_there = True
+        self._gone = None
 
     def outlast(self, error: CrdtSyncError) -> None:
         """The daemon has said this, or gone away. Returns if it is to be asked again.
@@ -53,7 +63,12 @@ class Standing:
         if isinstance(error, Timeout):
             self.lacking = error
             return
-        self._absence.outlast(error)
+        if not isinstance(error, UnknownSpace) or not self._was_there:
+            raise error
+        if self._gone is None:
+            self._gone, self._until_s = error, monotonic() + SPACE_RETURN_S
+        elif monotonic() >= self._until_s:
+            raise self._gone
         self.lacking = Timeout(f"{error.message}; if it is made anew soon this goes on")
 
     def shown(self, holder: object, token: str) -> None:
