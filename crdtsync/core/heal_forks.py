@@ -140,7 +140,7 @@ class ForkHealing:
                 healing = self._collect(replica, lost)
             except CannotHeal as error:
                 del node.sync.forks.lost[name]
-                node.sync.cannot_heal(name, lost.conn, str(error))
+                node.sync.forks.cannot_heal(name, lost.conn, str(error))
                 continue
             if self._collecting is not None:
                 self.is_put_off = True
@@ -199,7 +199,7 @@ class ForkHealing:
         node, (name, what, incarnation, count) = self._node, self._committing
         self._committing = None
         node.identity = node.identity._replace(incarnation=incarnation)
-        node.sync.healed(name)
+        node.sync.forks.healed(name)
         after = node.read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes
         node.desk.replies += after.replies

@@ -1,4 +1,4 @@
-"""Finding with a peer where two chains of one writer part, and which change is to be shown to whom.
+"""Forks that stand between this node and its peers: where two chains of one writer part, and who is shown what.
 
 Each side says by what hashes some of its changes are known, and the other answers with points between the last that is
 equal and the first that differs (:class:`~crdtsync.wire.peer.forks.Chain`). Once these are neighbours, the change there
@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from crdtsync.causality import Writer
+from crdtsync.core.alarm_catalogue import FORK
 from crdtsync.core.replica.fork_healing import is_other_branch
-from crdtsync.errors import InvalidEncoding, PeerError
+from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
+from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Stop
 from crdtsync.wire.peer.forks import CHAIN_POINTS_MAX, Chain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from crdtsync.causality import Writer
+    from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.outbox import Outbox
-    from crdtsync.core.peers.peer_state import Link, SpaceLink
+    from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
     from crdtsync.core.replica.replica import Replica
     from crdtsync.wire.change import Change
 
@@ -42,11 +45,79 @@ class Lost(NamedTuple):
 class ForkSearch:
     """Of one node. ``lost``: by space, the branch that has to be moved next."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, node: NodeContext, links: Mapping[int, Link], peers: Mapping[str, Peer], outbox: Outbox) -> None:
         self.lost: dict[str, Lost] = {}
+        self._node = node
+        self._links = links
+        self._peers = peers
         self._outbox = outbox
+        self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
 
-    def begin(self, link: Link, here: SpaceLink, replica: Replica, writer: Writer) -> None:
+    # -- a fork begins and ends --------------------------------------------------------------------------------
+
+    def found(self, link: Link | None, space: str, error: ForkDetected) -> None:
+        """A change of a peer is another than that of its number here."""
+        self._node.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
+        if link is None:
+            return
+        here, writer = link.spaces[space], error.details["writer"]
+        assert isinstance(writer, int)
+        self._parted.setdefault(space, set()).add(link.peer_node)
+        if link.takes(Chain):
+            self._begin(link, here, self._node.replicas[space], Writer(writer))
+        elif not here.stopped:
+            self._part_ways(link, space, error.message)
+
+    def _whence(self, space: str, error: ForkDetected) -> str:
+        """How the change came that is held here under the number of another: one of the two is not its author's."""
+        writer, seq = error.details["writer"], error.details["seq"]
+        assert isinstance(writer, int)
+        assert isinstance(seq, int)
+        arrival = self._node.replicas[space].arrivals.of(Writer(writer), seq)
+        if arrival is not None:
+            peer = self._peers.get(arrival.node)
+            return f"the change that is held here came over {peer.name if peer is not None else arrival.node}"
+        return "the change that is held here was made here, or came before this daemon was started"
+
+    def cannot_heal(self, space: str, conn: int, why: str) -> None:
+        """A fork stays: the space stops syncing with the peer at the other end of a connection."""
+        link = self._links.get(conn)
+        message = f"space {space}: a fork cannot be healed: {why}"
+        self._node.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
+        self._node.alarms.raise_once(FORK, space, message)
+        if link is not None and space in link.spaces and not link.spaces[space].stopped:
+            self._parted.setdefault(space, set()).add(link.peer_node)
+            self._part_ways(link, space, message)
+
+    def _part_ways(self, link: Link, space: str, why: str) -> None:
+        """A fork that cannot be healed stands between: no more of this space over this connection."""
+        link.spaces[space].stopped = True
+        self._outbox.send(link, Stop(space, FORK.code, why[:STOP_CHARS_MAX]))
+
+    def is_over(self, link: Link, replica: Replica) -> bool:
+        """Whether a fork stood between this node and a peer, which has the same chains now."""
+        parted = self._parted.get(replica.name)
+        if parted is None or link.peer_node not in parted:
+            return False
+        replica.gate.clear()  # what waits for the branch that has moved would wait for good
+        parted.discard(link.peer_node)
+        if not parted:
+            del self._parted[replica.name]
+            self._node.alarms.clear(FORK, replica.name)
+        return True
+
+    def healed(self, space: str) -> None:
+        """This node has moved its branch. What peers said before is about what it held then; the connections end."""
+        for link in self._links.values():
+            if space in link.spaces:
+                link.spaces[space].stopped = True
+        self.lost.pop(space, None)
+        self._parted.pop(space, None)
+        self._node.alarms.clear(FORK, space)
+
+    # -- where the chains part ---------------------------------------------------------------------------------
+
+    def _begin(self, link: Link, here: SpaceLink, replica: Replica, writer: Writer) -> None:
         """A fork of a writer has shown on a connection: say what is held here, once."""
         if writer in here.forked:
             return
@@ -57,11 +128,16 @@ class ForkSearch:
             places.append(max(1, head - back))
         self._say(link, here, replica, writer, places)
 
-    def heard(self, link: Link, here: SpaceLink, replica: Replica, message: Chain) -> bool:
-        """A peer has said what it holds, or shown a change. False: nothing can come of it any more.
+    def heard(self, link: Link, here: SpaceLink, replica: Replica, message: Chain) -> None:
+        """A peer has said what it holds, or shown a change.
 
         :raises PeerError: it is no change.
         """
+        if not self._narrow(link, here, replica, message):
+            self.cannot_heal(replica.name, link.conn, "the change at which the two part is no longer known")
+
+    def _narrow(self, link: Link, here: SpaceLink, replica: Replica, message: Chain) -> bool:
+        """Answer, closer to the place. False: nothing can come of it any more."""
         writer = message.writer
         if writer not in replica.vector:
             return True
@@ -77,7 +153,7 @@ class ForkSearch:
             elif mine is not None and mine != theirs and not high:
                 high = seq
         if not high:
-            self.begin(link, here, replica, writer)
+            self._begin(link, here, replica, writer)
             return True
         if high == low + 1:
             return self._show(link, here, replica, writer, high)

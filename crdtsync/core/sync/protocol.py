@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crdtsync.causality import Frontier, Writer
-from crdtsync.core.alarm_catalogue import FORK, alarm_of
+from crdtsync.causality import Frontier
+from crdtsync.core.alarm_catalogue import alarm_of
 from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.card_gossip import CardNews
 from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
@@ -39,7 +39,7 @@ from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.cards import Cards
-from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Ack, Changes, Stop, Want
+from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
 from crdtsync.wire.peer.comparing import Digests, Removed, Sample, Sampled
 from crdtsync.wire.peer.forks import Chain
 from crdtsync.wire.peer.health import Health
@@ -110,8 +110,7 @@ class Sync:
         self._acks = Acknowledger(node, self.outbox)
         self.comparer = Comparer(node, self.links, self.outbox, self.transfers.taker)
         self.value_repair = ValueRepair(node, self.links, self.outbox)
-        self.forks = ForkSearch(self.outbox)
-        self._parted: dict[str, set[str]] = {}  # by space, the nodes with which a fork stands between
+        self.forks = ForkSearch(node, self.links, self.peers, self.outbox)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
         self.health = HealthNews(identity.node, self.links, self.outbox, audience.is_member)
         self.ballots = Ballots(voter, self.outbox, self.links, self.peers)
@@ -238,11 +237,12 @@ class Sync:
             for writer, (seq, short_hash) in sorted(frontier.items()):
                 replica.check_head(writer, seq, short_hash, stored=True)
         except ForkDetected as error:
-            self._forked(link, replica.name, error)
+            self.forks.found(link, replica.name, error)
             if here.stopped:
                 return
         else:
-            self._is_whole(link, replica)
+            if self.forks.is_over(link, replica):
+                self.ask_again(replica.name)
         if not self.transfers.giver.withholds(link, here, replica):
             self.feeder.rewind(here, replica)
 
@@ -286,7 +286,7 @@ class Sync:
                 try:
                     done, kept = replica.receive(change, self._node.now_ms)
                 except ForkDetected as error:
-                    self._forked(link, message.space, error)
+                    self.forks.found(link, message.space, error)
                     if here.stopped:
                         break
                     continue  # what does not build on it may come
@@ -380,7 +380,7 @@ class Sync:
         try:
             merged = taker.conclude(name)
         except ForkDetected as error:
-            self._forked(link, name, error)
+            self.forks.found(link, name, error)
             return []
         if merged is None:
             return []
@@ -554,75 +554,16 @@ class Sync:
                 alarm_of(stop.code), stop.space, f"{link.hello.name} stopped syncing: {stop.message}"
             )
 
-    def _forked(self, link: Link | None, space: str, error: ForkDetected) -> None:
-        self._node.alarms.raise_once(FORK, space, f"{error.message}; {self._whence(space, error)}")
-        if link is None:
-            return
-        here, writer = link.spaces[space], error.details["writer"]
-        assert isinstance(writer, int)
-        self._parted.setdefault(space, set()).add(link.peer_node)
-        if link.takes(Chain):
-            self.forks.begin(link, here, self.replicas[space], Writer(writer))
-        elif not here.stopped:
-            self._part_ways(link, space, error.message)
-
-    def _part_ways(self, link: Link, space: str, why: str) -> None:
-        """A fork that cannot be healed stands between: no more of this space over this connection."""
-        link.spaces[space].stopped = True
-        self.outbox.send(link, Stop(space, FORK.code, why[:STOP_CHARS_MAX]))
-
     def _chain(self, link: Link, chain: Chain) -> None:
         synced = self._synced(link, chain)
-        if synced is not None and not self.forks.heard(link, *synced, chain):
-            self.cannot_heal(chain.space, link.conn, "the change at which the two part is no longer known")
-
-    def cannot_heal(self, space: str, conn: int, why: str) -> None:
-        """A fork stays: the space stops syncing with the peer at the other end of a connection."""
-        link = self.links.get(conn)
-        message = f"space {space}: a fork cannot be healed: {why}"
-        self._node.alarms.journal("fork_not_healed", space=space, peer=link and link.peer_node, reason=why)
-        self._node.alarms.raise_once(FORK, space, message)
-        if link is not None and space in link.spaces and not link.spaces[space].stopped:
-            self._parted.setdefault(space, set()).add(link.peer_node)
-            self._part_ways(link, space, message)
-
-    def _is_whole(self, link: Link, replica: Replica) -> None:
-        """No fork stands between this node and a peer, or none any more."""
-        parted = self._parted.get(replica.name)
-        if parted is None or link.peer_node not in parted:
-            return
-        replica.gate.clear()  # what waits for the branch that has moved would wait for good
-        self.ask_again(replica.name)
-        parted.discard(link.peer_node)
-        if not parted:
-            del self._parted[replica.name]
-            self._node.alarms.clear(FORK, replica.name)
+        if synced is not None:
+            self.forks.heard(link, *synced, chain)
 
     def ask_again(self, space: str) -> None:
         """Something of a space came and was dropped: whoever is connected sends what is lacking."""
         for link in self._linked():
             if space in link.spaces:
                 self._acks.want(link, space)
-
-    def healed(self, space: str) -> None:
-        """This node has moved its branch. What peers said before is about what it held then; the connections end."""
-        for link in self.links.values():
-            if space in link.spaces:
-                link.spaces[space].stopped = True
-        self.forks.lost.pop(space, None)
-        self._parted.pop(space, None)
-        self._node.alarms.clear(FORK, space)
-
-    def _whence(self, space: str, error: ForkDetected) -> str:
-        """How the change came that is held here under the number of another: one of the two is not its author's."""
-        writer, seq = error.details["writer"], error.details["seq"]
-        assert isinstance(writer, int)
-        assert isinstance(seq, int)
-        arrival = self.replicas[space].arrivals.of(Writer(writer), seq)
-        if arrival is not None:
-            peer = self.peers.get(arrival.node)
-            return f"the change that is held here came over {peer.name if peer is not None else arrival.node}"
-        return "the change that is held here was made here, or came before this daemon was started"
 
     # -- for others of this node -----------------------------------------------------------------------------
 
