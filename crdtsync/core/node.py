@@ -224,7 +224,7 @@ class Node(NodeContext):
             or name in self._applied
             or self.ledger.batch.metas  # of its checkpoints, perhaps
             or len(self.desk.long_reads)
-            or name in self.sync.transfers.taker.receipts
+            or name in self.sync.snapshot_client.receipts
             or self.fork_healing.is_busy
             or not self.retention.is_done_with(replica)
         )
@@ -336,7 +336,7 @@ class Node(NodeContext):
 
     def _tell_merges(self) -> bool:
         """Tell everybody here of the snapshots that were merged; whether there were any."""
-        merges = self.sync.transfers.taker.take_merges()
+        merges = self.sync.snapshot_client.take_merges()
         for name, merged in merges:
             self._applied.setdefault(name, [])
             self.restless.add(name)
@@ -390,7 +390,7 @@ class Node(NodeContext):
         self.sync.health.tell(health_of(self))
 
     def _room(self, event: Room) -> None:
-        self.sync.transfers.taker.room_bytes = event.free_bytes
+        self.sync.snapshot_client.room_bytes = event.free_bytes
 
     def _look_at_usage(self, event: LookAtUsage) -> None:
         self.alarms.set(DISK_FILLING, "", event.disk)
@@ -520,7 +520,7 @@ class Node(NodeContext):
         if agenda.takes(Part.TEXTS, now_s):
             self._keep_texts()
         if agenda.takes(Part.SNAPSHOTS, now_s):
-            self.sync.transfers.taker.go_on()
+            self.sync.snapshot_client.go_on()
             applied = self.sync.conclude()
             self._tell_merges()
             self.received(applied)
@@ -727,7 +727,7 @@ class Node(NodeContext):
             Part.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
             Part.CHECKPOINTS: lambda: self.automatic_checkpoints.due_s,
             Part.TEXTS: self._texts_due_s,
-            Part.SNAPSHOTS: self.sync.transfers.taker.check_due_s,
+            Part.SNAPSHOTS: self.sync.snapshot_client.check_due_s,
             Part.RESOLVERS: self.resolvers.deadline_s,
             Part.RETENTION: lambda: None if self.read_only else self.retention.due_s,
             Part.PEERS: lambda: self.sync.deadline_s(self._durable),

@@ -48,7 +48,7 @@ def agree(fleet, *names):
         assert {w: (seq, h) for w, seq, h in machine.store.heads(1)} == {
             w: (seq, machine.replica.hashes[w]) for w, seq in machine.replica.vector.items()
         }
-        if not machine.node.sync.transfers.taker.receipts:
+        if not machine.node.sync.snapshot_client.receipts:
             assert list(machine.store.staged_rows(1)) == list(machine.store.snapshot_parts(1)) == []
 
 
@@ -66,7 +66,7 @@ def begun(fleet, parts=4, third=False):
     trim(fleet["a"])
     wire = fleet.link("b", "a")
     for _ in range(100):
-        receipt = fleet["b"].node.sync.transfers.taker.receipts.get("default")
+        receipt = fleet["b"].node.sync.snapshot_client.receipts.get("default")
         if receipt is not None and receipt.taking is not None and receipt.taking.parts >= parts:
             return wire, receipt.taking.id
         for end in wire.ends:

@@ -54,7 +54,7 @@ def check_limits(host: Host) -> None:
     require(not node.sync.outbox.sends, host.name, "keeps messages that ought to have left")
     for _, count in node.desk.watches.missed():
         require(count <= change_watch.DIRTY_KEYS_MAX, host.name, "keeps", count, "missed keys for a watcher")
-    given = node.sync.transfers.giver.open_count()
+    given = node.sync.snapshot_server.open_count()
     require(given <= snapshot_server.SNAPSHOTS_OPEN_MAX, host.name, "keeps", given, "snapshots for others")
 
 

@@ -473,7 +473,7 @@ class World:
         self.turn(host)
         if host.node is None or host.is_busy:
             return
-        snapshot = host.running.sync.transfers.giver._cut(host.replica)
+        snapshot = host.running.sync.snapshot_server._cut(host.replica)
         parts: list[bytes] = []
         is_last = False
         while not is_last:
@@ -485,7 +485,7 @@ class World:
         """Merge a snapshot at ``host`` that it did not ask for: it may be old, known or even its own."""
         node, snapshot, parts = kept
         sync = host.running.sync
-        if host.is_busy or SPACE in sync.transfers.taker.receipts:
+        if host.is_busy or SPACE in sync.snapshot_client.receipts:
             return  # one at a time
         self.counts["merge"] += 1
         self.step(host, Tick())

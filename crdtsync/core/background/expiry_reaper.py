@@ -127,7 +127,7 @@ class Reaper:
             patience_ms: int | None = 0
             if owner != self._me:
                 alive = sync.live_nodes() if alive is None else alive
-                patience_ms = self._patience_ms(owner, alive, sync.seen_ms(owner), now_ms)
+                patience_ms = self._patience_ms(owner, alive, sync.contacts.seen_ms(owner), now_ms)
             if patience_ms is None:
                 continue
             for entry in entries.values():

@@ -138,7 +138,7 @@ def _stopped(here: Here) -> Iterable[Item]:
 
 def _snapshot(here: Here) -> Iterable[Item]:
     for peer in here.node.sync.peers.values():
-        found = None if peer.link is None else here.node.sync.transfers.progress(peer.link)
+        found = None if peer.link is None else here.node.sync.snapshot_progress(peer.link)
         if found is not None and found["direction"] == "in" and found["space"] == here.replica.name:
             of = f" of about {found['parts']}" if found["parts"] else ""
             yield reason(

@@ -222,7 +222,7 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
         "last_seen": peer.last_seen_ms,
         "last_error": "" if via and not _should_be_direct(node) else error,
         "clock_skew_ms": peer.clock_skew_ms,
-        "snapshot": None if link is None else node.sync.transfers.progress(link),
+        "snapshot": None if link is None else node.sync.snapshot_progress(link),
         "lacks": [] if link is None else _lacks(link),
     }
 

@@ -140,7 +140,7 @@ def _of_peers(node: Node) -> Iterator[Usage]:
     unacknowledged = [(link.sent_bytes - link.acked_bytes, name) for link, name in names]
     yield fullest("peer_credit", unacknowledged, change_feed.CREDIT_BYTES_MAX, "bytes", BUFFER)
     yield Usage("peers_known", len(node.sync.peers), connections.PEERS_KNOWN_MAX, "peers", LIMIT)
-    given = node.sync.transfers.giver.open_count()
+    given = node.sync.snapshot_server.open_count()
     yield Usage("snapshots_given", given, snapshot_server.SNAPSHOTS_OPEN_MAX, "snapshots", BUFFER)
 
 

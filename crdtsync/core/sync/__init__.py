@@ -19,11 +19,10 @@ Modules:
 - ``protocol``: what each message means; which spaces sync on which connection; what a turn sends
 - ``change_feed``: sends each peer the changes that it lacks, in causal order, within its credit; relays
 - ``acks``: what each side has on disk, credit, asking again for what was dropped
-- ``snapshot_messages``: what a message about a snapshot means for the giver or the taker
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part
 - ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end
 - ``snapshot_check``: asking others before a snapshot takes much away
-- ``fork_search``: finding with a peer where two chains of one writer part
+- ``fork_search``: forks that stand between this node and a peer, and finding where two chains part
 - ``divergence_check``: comparing whole replicas at a common cut
 - ``value_repair``: values that a disk has spoilt, fetched from a peer
 - ``repair``: mending a replica that differs

@@ -16,7 +16,7 @@ from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.relay_tree import Relaying
 from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.sync.snapshot_server import Giver
+from crdtsync.core.sync.snapshot_server import SnapshotServer
 from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ RELAY_DELAY_S = 1.0
 class Feeder:
     """Feeds every peer of a node."""
 
-    def __init__(self, node: NodeContext, giver: Giver, outbox: Outbox, relaying: Relaying) -> None:
+    def __init__(self, node: NodeContext, snapshots: SnapshotServer, outbox: Outbox, relaying: Relaying) -> None:
         self._node = node
         self._relaying = relaying
         self.is_patient = False
         """Whether nobody here, or at who sent it, waits for what is sent in this turn to be acknowledged."""
-        self._giver = giver
+        self._snapshots = snapshots
         self._outbox = outbox
 
     def reconsider(self, here: SpaceLink, replica: Replica) -> None:
         """A peer that was offered a snapshot has got on, by another's perhaps: the log may do by now."""
-        if self._giver.is_served_by_log(here, replica):
+        if self._snapshots.is_served_by_log(here, replica):
             self.rewind(here, replica)
         else:
             here.offer_due_s = min(here.offer_due_s, self._node.now_s + RELAY_DELAY_S)
@@ -71,7 +71,7 @@ class Feeder:
         """
         if here.offered:
             if link.sent_bytes - link.acked_bytes < CREDIT_BYTES_MAX:
-                link.sent_bytes += self._giver.serve(link, here, replica, durable)
+                link.sent_bytes += self._snapshots.serve(link, here, replica, durable)
             return
         if here.position < durable:
             self._walk(link, here, replica, durable)
@@ -139,7 +139,7 @@ class Feeder:
                     continue
                 if here.mark_position != replica.position or here.mark_vector:
                     self._check_relay(peer, here, replica)
-                self._giver.check(link, here, replica)
+                self._snapshots.check(link, here, replica)
                 if here.mark_position == replica.position and not here.mark_vector and not here.floor_lag:
                     link.unsettled.discard(name)
 
@@ -168,6 +168,6 @@ class Feeder:
             if here.stopped:
                 continue
             durable_position = durable.get(name, self._node.replicas[name].position)
-            if self._giver.can_serve(here, durable_position) if here.offered else here.position < durable_position:
+            if self._snapshots.can_serve(here, durable_position) if here.offered else here.position < durable_position:
                 return True
         return False

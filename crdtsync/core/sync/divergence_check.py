@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crdtsync.core.peers.outbox import Outbox
     from crdtsync.core.peers.peer_state import Link, SpaceLink
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.sync.snapshot_client import Taker
+    from crdtsync.core.sync.snapshot_client import SnapshotClient
 
 QUIET_S = 5.0
 """So long nothing must have happened in a space before its texts are compared."""
@@ -40,11 +40,11 @@ REPAIR_WAIT_S_MAX = 86_400.0
 class Comparer:
     """What the spaces of a node add up to, and which peers differ."""
 
-    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox, taker: Taker) -> None:
+    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox, snapshots: SnapshotClient) -> None:
         self._node = node
         self._links = links
         self._outbox = outbox
-        self._taker = taker
+        self._snapshots = snapshots
         self.is_on = True
         """Simulated fleets switch it off: what they look for must not be mended before they have looked."""
         self._due_s: OrderedDict[str, float] = OrderedDict()  # the first due first: a turn looks at those alone
@@ -168,7 +168,7 @@ class Comparer:
         if peer is None or not self.is_on or not (link.takes(Digests) and link.takes(Take)):
             return False
         due_s, wait_s = self._repairs.get((name, peer.node), (0.0, REPAIR_WAIT_S))
-        if now_s < due_s or not self._taker.want_repair(link, replica):
+        if now_s < due_s or not self._snapshots.want_repair(link, replica):
             return False
         self._repairs[name, peer.node] = (now_s + wait_s, min(2 * wait_s, REPAIR_WAIT_S_MAX))
         self._node.log("repair_started", level="warning", space=name, peer=peer.name)

@@ -6,7 +6,7 @@ and acknowledges what it has on disk. If the connection breaks, all of that begi
 dropped: no message has to arrive for the replicas to converge in the end.
 
 The parts are :mod:`~crdtsync.core.peers.connections` (who is connected), :mod:`~crdtsync.core.sync.change_feed`
-(sending changes), :mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_messages` (snapshots).
+(sending changes), :mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_client` (snapshots).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer
 from crdtsync.core.sync.fork_search import ForkSearch
 from crdtsync.core.sync.snapshot_check import answer
-from crdtsync.core.sync.snapshot_messages import Transfers
+from crdtsync.core.sync.snapshot_client import SnapshotClient
+from crdtsync.core.sync.snapshot_server import SnapshotServer
 from crdtsync.core.sync.value_repair import ValueRepair
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.change import Change
@@ -101,14 +102,15 @@ class Sync:
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
         self._is_hurried = False
-        self.transfers = Transfers(node, self.links, self.outbox.send, room_bytes)
+        self.snapshot_server = SnapshotServer(node, self.links, self.outbox.send)
+        self.snapshot_client = SnapshotClient(node, self.links, self.outbox.send, room_bytes)
         self.mesh = Meshwork(
             identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX,
             audience.is_member,
         )  # fmt: skip
-        self.feeder = Feeder(node, self.transfers.giver, self.outbox, self.mesh.relaying)
+        self.feeder = Feeder(node, self.snapshot_server, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(node, self.outbox)
-        self.comparer = Comparer(node, self.links, self.outbox, self.transfers.taker)
+        self.comparer = Comparer(node, self.links, self.outbox, self.snapshot_client)
         self.value_repair = ValueRepair(node, self.links, self.outbox)
         self.forks = ForkSearch(node, self.links, self.peers, self.outbox)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
@@ -159,7 +161,7 @@ class Sync:
         link = self.links.pop(conn, None)
         if link is None or link.hello is None:
             return
-        self.transfers.taker.closed(link)
+        self.snapshot_client.closed(link)
         peer = self.peers[link.hello.node]
         if peer.link is link:
             self._forget_unheard(peer)
@@ -243,7 +245,7 @@ class Sync:
         else:
             if self.forks.is_over(link, replica):
                 self.ask_again(replica.name)
-        if not self.transfers.giver.withholds(link, here, replica):
+        if not self.snapshot_server.withholds(link, here, replica):
             self.feeder.rewind(here, replica)
 
     # -- messages --------------------------------------------------------------------------------------------
@@ -331,7 +333,7 @@ class Sync:
         kept = True
         while replica.unknown is not None and kept:
             change, document = replica.unknown
-            answer = self.transfers.taker.want_document(link, here, replica, document)
+            answer = self.snapshot_client.want_document(link, here, replica, document)
             if answer is not None:
                 return answer
             replica.texts.skip_document(document)
@@ -343,13 +345,13 @@ class Sync:
         self._stir(link, offer.space)
         synced = self._synced(link, offer)
         if synced is not None:
-            self.transfers.taker.hear_offer(link, *synced)
+            self.snapshot_client.hear_offer(link, *synced)
 
     def _take(self, link: Link, take: Take) -> None:
         self._stir(link, take.space)
         synced = self._synced(link, take)
         if synced is not None:
-            self.transfers.giver.take(link, *synced, take)
+            self.snapshot_server.take(link, *synced, take)
 
     def _snapshot_part(self, link: Link, part: Part) -> list[Applied]:
         self._stir(link, part.space)
@@ -363,22 +365,22 @@ class Sync:
         if synced is None:
             return []
         here, replica = synced
-        self.transfers.taker.part(link, here, replica, part)
+        self.snapshot_client.part(link, here, replica, part)
         return self.conclude()
 
     def conclude(self) -> list[Applied]:
         """Merge the snapshots that are whole, if nobody contradicts them. What followed of changes that waited."""
         applied: list[Applied] = []
-        for name in self.transfers.taker.checked():
+        for name in self.snapshot_client.checked():
             applied += self._conclude(name)
         return applied
 
     def _conclude(self, name: str) -> list[Applied]:
-        taker, replica = self.transfers.taker, self.replicas[name]
-        receipt = taker.receipts[name]
+        client, replica = self.snapshot_client, self.replicas[name]
+        receipt = client.receipts[name]
         link, before = receipt.link, dict(replica.vector)
         try:
-            merged = taker.conclude(name)
+            merged = client.conclude(name)
         except ForkDetected as error:
             self.forks.found(link, name, error)
             return []
@@ -399,7 +401,7 @@ class Sync:
         synced = self._synced(link, sampled)
         if synced is None:
             return []
-        self.transfers.taker.sampled(link, synced[1], sampled)
+        self.snapshot_client.sampled(link, synced[1], sampled)
         return self.conclude()
 
     def _spoilt(self, link: Link, spoilt: Spoilt) -> None:
@@ -444,7 +446,7 @@ class Sync:
             return
         _, replica = synced
         if self.comparer.is_differing(replica.name, link.peer_node):
-            self.transfers.taker.removed(link, replica, removed)
+            self.snapshot_client.removed(link, replica, removed)
 
     def _linked_to(self, link: Link, links: Links) -> None:
         link.nodes = links.nodes
@@ -468,7 +470,7 @@ class Sync:
     def has_room_again(self) -> None:
         """While there was no room, changes were dropped, earned no credit, and are asked for now."""
         now_s = self._node.now_s
-        self.transfers.taker.has_room_again()
+        self.snapshot_client.has_room_again()
         for link in self.links.values():
             if not link.dropped_bytes:
                 continue
@@ -506,7 +508,8 @@ class Sync:
             link.introduced.pop(replica.name, None)
         for peer in self.peers.values():
             peer.acked.pop(replica.name, None)
-        self.transfers.forget(replica)
+        self.snapshot_server.forget(replica)
+        self.snapshot_client.forget(replica)
         self.comparer.forget(replica.name)
 
     def audience_changed(self, replica: Replica) -> None:
@@ -528,7 +531,8 @@ class Sync:
                     self._part(link, name)
                 else:
                     here.ack_writers &= self.replicas[name].vector.keys()
-        self.transfers.reload(refusal)
+        self.snapshot_server.reload()
+        self.snapshot_client.reload(refusal)
         self.comparer.reload()
         self.mesh.inquiries.questions.clear()  # what they know of this node may not have come to its disk
 
@@ -571,9 +575,16 @@ class Sync:
         """The other nodes that are up, as far as is known: that are connected, or reached over others."""
         return set(self.mesh.routes.by_node())
 
-    def seen_ms(self, node: str) -> int:
-        """See :meth:`Contacts.seen_ms`."""
-        return self.contacts.seen_ms(node)
+    def snapshot_progress(self, link: Link) -> dict[str, object] | None:
+        """The snapshot that is under way on a connection, as the status shows it; None: there is none."""
+        for name, here in sorted(link.spaces.items()):
+            for direction, found in (
+                ("in", self.snapshot_client.progress(name, link)),
+                ("out", self.snapshot_server.progress(here)),
+            ):
+                if found is not None:
+                    return {"direction": direction, "space": name, "part": found[0], "parts": found[1]}
+        return None
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
@@ -586,7 +597,8 @@ class Sync:
         """
         now_s = self._node.now_s
         if is_due:
-            self.transfers.tick()
+            self.snapshot_server.tick()
+            self.snapshot_client.tick()
             self.mesh.run(applied, now_s)
             self.contacts.check_silence(now_s)
             self.liveness.check(self.links.values(), now_s)
@@ -667,6 +679,8 @@ class Sync:
         others = (
             silence_s,
             probe_s,
+            self.snapshot_server.deadline_s(),
+            self.snapshot_client.deadline_s(),
             self.comparer.deadline_s(),
             self.cards.deadline_s(),
             self.value_repair.deadline_s(),
@@ -677,6 +691,5 @@ class Sync:
             due.append(self._check_due_s)
         if any(link.unintroduced for link in self.links.values()) or self.has_more(durable):
             due.append(0.0)
-        due += self.transfers.deadlines_s()
         due += self.mesh.deadlines_s()
         return min(due, default=None)

@@ -83,7 +83,7 @@ class Receipt:
         return self.finishing is not None or self.check is not None
 
 
-class Taker:
+class SnapshotClient:
     """All snapshots that a node takes. ``merges`` collects what was merged, by space, for the node to tell."""
 
     def __init__(self, node: NodeContext, links: dict[int, Link], send: Send, room_bytes: int | None = None) -> None:

@@ -49,7 +49,7 @@ class _Open:
     used_s: float
 
 
-class Giver:
+class SnapshotServer:
     """All snapshots that a node gives away."""
 
     def __init__(self, node: NodeContext, links: dict[int, Link], send: Send) -> None:

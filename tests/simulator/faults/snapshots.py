@@ -7,7 +7,7 @@ from crdtsyncd.storage import writes
 from crdtsync.core.background.trimming import Retention
 from crdtsync.core.replica.snapshots import merge
 from crdtsync.core.replica.snapshots.snapshot import difference
-from crdtsync.core.sync.snapshot_server import Giver, _Open
+from crdtsync.core.sync.snapshot_server import SnapshotServer, _Open
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS
 
@@ -83,7 +83,7 @@ def trim_does_not_count(patch: Patches):
 @fault("snapshot_refused", keys=REGISTERS, is_tight=True, steps=250)
 def parts_of_two_snapshots_are_mixed(patch: Patches):
     """A taker that comes back goes on with the parts of another snapshot."""
-    take = Giver.take
+    take = SnapshotServer.take
 
     def careless(self, link, here, replica_, message):
         if message.part and message.snapshot not in self._open:
@@ -94,7 +94,7 @@ def parts_of_two_snapshots_are_mixed(patch: Patches):
                 self._open[other.id] = _Open(other, self._node.now_s, self._node.now_s)
         take(self, link, here, replica_, message)
 
-    patch.setattr(Giver, "take", careless)
+    patch.setattr(SnapshotServer, "take", careless)
 
 
 @fault("has a head")

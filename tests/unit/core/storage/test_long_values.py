@@ -229,7 +229,7 @@ def test_what_a_snapshot_gives_away_stays_until_it_is_given() -> None:
             ann.set(f"k/{n:03}", fleet.random.randbytes(5000))
         trim(first)
         wire = fleet.link("a", "b")
-        while not first.node.sync.transfers.giver.open_count():
+        while not first.node.sync.snapshot_server.open_count():
             for end in wire.ends:
                 wire.deliver(end)
             for host in fleet.machines.values():

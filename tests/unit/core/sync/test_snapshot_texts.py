@@ -260,7 +260,7 @@ def under_check(apart):
     trim(a)
     wire = apart.link("b", "a")
     for _ in range(100):
-        receipt = b.node.sync.transfers.taker.receipts.get("default")
+        receipt = b.node.sync.snapshot_client.receipts.get("default")
         if receipt is not None and receipt.finishing is not None:
             return wire
         for end in wire.ends:
@@ -274,7 +274,7 @@ def test_a_large_text_is_checked_over_several_turns_while_others_are_served(apar
     under_check(apart)
     agent = b.agent()
     turns = 0
-    while b.node.sync.transfers.taker.receipts:
+    while b.node.sync.snapshot_client.receipts:
         assert agent.get("t") is None
         assert b.replica.vector.keys() <= {b.replica.writer}
         agent.set("other", turns)
@@ -319,7 +319,7 @@ def test_a_connection_that_breaks_during_the_check_ends_it(apart, counted):
     b = apart["b"]
     wire = under_check(apart)
     wire.close()
-    assert b.node.sync.transfers.taker.receipts == {}
+    assert b.node.sync.snapshot_client.receipts == {}
     counted.clear()
     b.turn()
     assert counted == []
@@ -348,11 +348,11 @@ def test_a_text_that_turns_out_malformed_late_refuses_the_whole_snapshot(apart, 
     good = update_of(Item((5, clock), None, None) for clock in range(100 * STEPS))
     b = apart["b"]
     give(giver, with_text(parts, good[:-1] + b"\x01\x05\x01\x00\xff\x7f"))  # it deletes more than there is
-    assert b.node.sync.transfers.taker.receipts["default"].finishing is not None
+    assert b.node.sync.snapshot_client.receipts["default"].finishing is not None
     apart.sync()
     assert b.alarms == {"snapshot_refused"}
     assert b.replica.vector == {}
-    assert b.node.sync.transfers.taker.receipts == {}
+    assert b.node.sync.snapshot_client.receipts == {}
 
 
 def test_small_texts_are_not_checked_all_in_one_turn(apart, counted, monkeypatch):

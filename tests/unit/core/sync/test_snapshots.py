@@ -489,7 +489,7 @@ def test_one_that_cannot_be_stored_is_not_asked_for_again_and_again(apart, small
     fill(a, 35)
     trim(a)
     apart.link("b", "a")
-    taker = b.node.sync.transfers.taker
+    taker = b.node.sync.snapshot_client
     while not taker._merging:
         for wire in list(apart.wires):
             wire.deliver(a, 1)
@@ -544,7 +544,7 @@ def test_parts_go_to_disk_from_a_bound_on(apart, small, monkeypatch):
     assert [row.part for row in b.store.snapshot_parts(1)] == [0, 1, 2, 3], "a bound of 0: at once"
     wire.close()
     b.restart()
-    taker = b.node.sync.transfers.taker
+    taker = b.node.sync.snapshot_client
     assert taker.receipts["default"].taking.parts == 4
     apart.link("b", "a")
     apart.run(1)
@@ -570,7 +570,7 @@ def test_a_snapshot_takes_no_more_memory_than_is_left_free(apart, small, free_by
 
 def test_what_was_staged_is_dropped_where_there_is_no_memory_to_read_it_back(apart, small):
     begun(apart)
-    taker = apart["b"].node.sync.transfers.taker
+    taker = apart["b"].node.sync.snapshot_client
     taker.room_bytes = 1000
     taker.reload(0.0)
     assert taker.receipts == {}
@@ -603,7 +603,7 @@ def test_a_small_one_that_cannot_be_stored_is_refused_for_a_while(apart):
     fill(a, 5)
     trim(a)
     wire = apart.link("b", "a")
-    taker = b.node.sync.transfers.taker
+    taker = b.node.sync.snapshot_client
     while not taker._merging:
         for end in wire.ends:
             wire.deliver(end, 1)
