@@ -88,7 +88,7 @@ def _least_us(work: Callable[[], object]) -> float:
 
 def counters_us(writer: Writer) -> dict[str, float]:
     """What each counter takes of a write, in µs."""
-    requests, commits, counted = writer.node.desk.requests, Durations(), counters.Counts()
+    requests, commits, counted = writer.node.dispatcher.requests, Durations(), counters.Counts()
     seen: list[tuple[Entries, list[Applied]]] = []
     with patch.object(counters.Counts, "note", lambda _self, entries, applied: seen.append((entries, list(applied)))):
         writer.write(1)

@@ -202,8 +202,8 @@ class ForkHealing:
         node.sync.forks.healed(name)
         after = node.read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes
-        node.desk.replies += after.replies
-        node.desk.closes += [(conn, _SAYS) for conn in sorted(node.desk.agents)]
+        node.dispatcher.replies += after.replies
+        node.dispatcher.closes += [(conn, _SAYS) for conn in sorted(node.dispatcher.agents)]
         self._kept = [(node.replicas[name].id, number) for number in range(count)]
         self._left = [*self._kept]
         node.alarms.journal("fork_healed", space=name, message=what)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
-from crdtsync.core.access.requests import AccessDesk
+from crdtsync.core.access.requests import AccessRequests
 from crdtsync.core.agenda import Part, are_plain
-from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterDesk
+from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterRequests
 from crdtsync.core.agents.connection import Agent, Reply, User
-from crdtsync.core.agents.desk import Desk
+from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.agents.host_requests import Service, host_requests
 from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
@@ -130,18 +130,18 @@ class Node(NodeContext):
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)
         self.guard = Guard(self, self.cluster, self.fleet, limits)
-        self.desk = Desk(self, self.cluster, self.spaces, self.fleet, self.sync, self.guard, self.resolvers)
-        self.cluster_desk = ClusterDesk(self.fleet, self.data)
-        self.access_desk = AccessDesk(self.desk, self.cluster)
-        self.desk.add_requests(self.cluster_desk.requests)
-        self.desk.add_requests(self.access_desk.requests)
-        self.desk.add_requests(space_requests(self.desk, self.access_desk.begin_private))
-        self.desk.add_requests(host_requests(services or {}))
-        self.desk.add_requests({"status": status_request(self), "explain": explain_request(self)})
-        self.desk.check_requests()
+        self.dispatcher = Dispatcher(self, self.cluster, self.spaces, self.fleet, self.sync, self.guard, self.resolvers)
+        self.cluster_requests = ClusterRequests(self.fleet, self.data)
+        self.access_requests = AccessRequests(self.dispatcher, self.cluster)
+        self.dispatcher.add_requests(self.cluster_requests.requests)
+        self.dispatcher.add_requests(self.access_requests.requests)
+        self.dispatcher.add_requests(space_requests(self.dispatcher, self.access_requests.begin_private))
+        self.dispatcher.add_requests(host_requests(services or {}))
+        self.dispatcher.add_requests({"status": status_request(self), "explain": explain_request(self)})
+        self.dispatcher.check_requests()
         self.agenda.deadlines = self._deadlines()
         self.spaces.start(self.fleet, self.sync)
-        self.desk.access_changes.reload()
+        self.dispatcher.access_changes.reload()
         self.fork_healing = ForkHealing(self)
         self.fork_healing.finish()
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -161,7 +161,7 @@ class Node(NodeContext):
             Reach: self._reached,
             Misled: self.false_addresses.misled,
             LetIn: self.fleet.let_in,
-            ChoreDone: self.cluster_desk.done,
+            ChoreDone: self.cluster_requests.done,
             HostAlarm: lambda event: self.alarms.set(event.alarm, "", event.message),
             LookAtUsage: self._look_at_usage,
             TakeBack: lambda event: take_back(self, event.space, event.body),
@@ -223,7 +223,7 @@ class Node(NodeContext):
             or name in self.restless
             or name in self._applied
             or self.ledger.batch.metas  # of its checkpoints, perhaps
-            or len(self.desk.long_reads)
+            or len(self.dispatcher.long_reads)
             or name in self.sync.snapshot_client.receipts
             or self.fork_healing.is_busy
             or not self.retention.is_done_with(replica)
@@ -262,13 +262,13 @@ class Node(NodeContext):
     def _make_space(self, row: SpaceRow) -> None:
         """A space is held here from now on, or from its beginning anew."""
         replica = self.open_replica(row)
-        self.desk.watches.moved(replica)
+        self.dispatcher.watches.moved(replica)
         self.resolvers.moved(row.name)
         self.sync.space_opened(replica)
 
     def _close_space(self, replica: Replica, reason: str, is_gone: bool) -> None:
         """A space, or an epoch of it, is held here no longer."""
-        self.desk.space_closed(replica.name, reason, is_gone=is_gone)
+        self.dispatcher.space_closed(replica.name, reason, is_gone=is_gone)
         self.sync.space_closed(replica)
         self.close_replica(replica)
 
@@ -294,33 +294,33 @@ class Node(NodeContext):
         self._handlers[type(event)](event)
 
     def _agent_opened(self, event: AgentOpened) -> None:
-        self.desk.opened(event.conn, User(event.uid, event.gids, event.is_local), event.pid)
+        self.dispatcher.opened(event.conn, User(event.uid, event.gids, event.is_local), event.pid)
 
     def _reached(self, event: Reach) -> None:
         operators = self.fleet.reach.operators
         self.fleet.reached(event)
         if not event.is_starting:
-            self.cluster_desk.started()
+            self.cluster_requests.started()
             self._tell_health()
         if event.operators != operators:
-            self.desk.access_changes.reload()
+            self.dispatcher.access_changes.reload()
 
     def _agent_frame(self, event: AgentFrame) -> None:
-        if not self.desk.received(event.conn, event.payload):
+        if not self.dispatcher.received(event.conn, event.payload):
             self.agenda.all_now()
 
     def _agent_flow(self, event: AgentFlow) -> None:
-        self.desk.watches.set_blocked(event.conn, event.blocked)
+        self.dispatcher.watches.set_blocked(event.conn, event.blocked)
         self.resolvers.set_blocked(event.conn, event.blocked)
 
     def _agent_closed(self, event: AgentClosed) -> None:
-        self.desk.closed(event.conn, is_stopping=event.is_stopping)
+        self.dispatcher.closed(event.conn, is_stopping=event.is_stopping)
 
     def _peer_opened(self, event: PeerOpened) -> None:
         self.sync.opened(event.conn, event.url, event.dialled, event.node)
 
     def _peer_frame(self, event: PeerFrame) -> None:
-        self.desk.waits.recheck()
+        self.dispatcher.waits.recheck()
         try:
             applied = self.sync.received(event.conn, event.data)
         except PeerError as error:
@@ -342,8 +342,8 @@ class Node(NodeContext):
             self.restless.add(name)
             keys = merged.keys()
             self.resolvers.touched(name, keys)
-            if len(self.desk.watches):
-                self.desk.watches.retell(name, keys)
+            if len(self.dispatcher.watches):
+                self.dispatcher.watches.retell(name, keys)
             if name == CLUSTER_SPACE:
                 self.cluster.changed(keys)
         return bool(merges)
@@ -360,7 +360,7 @@ class Node(NodeContext):
     def _peer_closed(self, event: PeerClosed) -> None:
         self.fleet.join_closed(event.conn)
         self.sync.closed(event.conn, event.reason)
-        self.desk.waits.recheck()  # who waits for all that are reached waits for one less
+        self.dispatcher.waits.recheck()  # who waits for all that are reached waits for one less
         self.fleet.forget_removed()
 
     def _peer_flowed(self, event: PeerFlowed) -> None:
@@ -400,7 +400,7 @@ class Node(NodeContext):
     def _tick(self, _event: Tick) -> None:
         """Nothing but the passing of time, which :meth:`ready` looks at."""
 
-    # -- for the agents' desk ------------------------------------------------------------------------------------
+    # -- for agents, and for the shell -----------------------------------------------------------------------------
 
     def usages(self, stats: Stats) -> list[Usage]:
         """How full everything is that has a bound; ``stats``: those of all spaces' logs."""
@@ -409,7 +409,7 @@ class Node(NodeContext):
     def _tell_agent(self, conn: int, request: int, events: list[dict[str, Any]]) -> int:
         """Send events to an agent; how many bytes that is."""
         data = frame(pack([request, 2, events]))
-        self.desk.replies.append(Reply(conn, None, data))
+        self.dispatcher.replies.append(Reply(conn, None, data))
         return len(data)
 
     def status(self, agent: Agent | None = None, reserved: bool = False) -> dict[str, Any]:
@@ -447,7 +447,7 @@ class Node(NodeContext):
 
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
-        agenda, desk, sync, batch, now_s = self.agenda, self.desk, self.sync, self.ledger.batch, self.now_s
+        agenda, dispatcher, sync, batch, now_s = self.agenda, self.dispatcher, self.sync, self.ledger.batch, self.now_s
         rewind = self.fork_healing.begin() if sync.forks.lost or self.fork_healing.is_busy else None
         if rewind is not None:
             return Ready(rewind, [], self.take_replies(), [], [])
@@ -457,15 +457,15 @@ class Node(NodeContext):
         self._heed_waiting()
         if now_s >= agenda.soonest_s:
             self._run_what_writes()
-        has_watches = len(desk.watches) > 0
+        has_watches = len(dispatcher.watches) > 0
         if self._applied:
             self._tell_of_applied(has_watches)
         if now_s >= agenda.soonest_s:
             self._run_what_reads()
         if has_watches:
-            desk.watches.advance(self._durable, self.now_ms)
+            dispatcher.watches.advance(self._durable, self.now_ms)
         are_peers_due = now_s >= agenda.soonest_s and agenda.takes(Part.PEERS, now_s)
-        sync.pump(self._applied, self._durable, not len(desk.waits), are_peers_due)
+        sync.pump(self._applied, self._durable, not len(dispatcher.waits), are_peers_due)
         sends, closes, met = sync.outbox.take()
         batch.peers.extend(met)
         if sync.outbox.seen and batch:
@@ -473,12 +473,12 @@ class Node(NodeContext):
             sync.outbox.seen.clear()
         if agenda.ran:
             self.fleet.store(batch)
-            desk.replies += self.chore_replies()
-            membership, chores = self.fleet.take_change(), self.cluster_desk.take_chores()
-            ready = Ready(self.ledger.take(), sends, desk.replies, closes, desk.closes, membership, chores)
+            dispatcher.replies += self.chore_replies()
+            membership, chores = self.fleet.take_change(), self.cluster_requests.take_chores()
+            ready = Ready(self.ledger.take(), sends, dispatcher.replies, closes, dispatcher.closes, membership, chores)
         else:
-            ready = Ready(self.ledger.take(), sends, desk.replies, closes, desk.closes)
-        desk.replies, desk.closes = [], []
+            ready = Ready(self.ledger.take(), sends, dispatcher.replies, closes, dispatcher.closes)
+        dispatcher.replies, dispatcher.closes = [], []
         return ready
 
     def _take_late(self) -> None:
@@ -496,19 +496,19 @@ class Node(NodeContext):
 
     def _heed_waiting(self) -> None:
         """Who waits may be waiting for just what has happened."""
-        desk = self.desk
-        if len(desk.waits) or len(desk.long_reads):
+        dispatcher = self.dispatcher
+        if len(dispatcher.waits) or len(dispatcher.long_reads):
             self.agenda.all_now()  # a request that goes on may be any
-        if self.resolvers.has_dockets:
+        if self.resolvers.has_queues:
             self.agenda.now(Part.RESOLVERS)
 
     def _run_what_writes(self) -> None:
         """The parts of which changes may come; whatever does come makes due what follows from it."""
         agenda, now_s = self.agenda, self.now_s
         if agenda.takes(Part.REQUESTS, now_s):
-            self.desk.settle()
+            self.dispatcher.settle()
         if agenda.takes(Part.EXPIRY, now_s):
-            self.reaper.run(self.desk.watches, self.sync)
+            self.reaper.run(self.dispatcher.watches, self.sync)
         if agenda.takes(Part.ARCHIVES, now_s):
             self.spaces.archives.run()
         if agenda.takes(Part.PURGES, now_s):
@@ -526,7 +526,7 @@ class Node(NodeContext):
             self.received(applied)
         if agenda.takes(Part.RECORDS, now_s):
             self.fleet.keep_records()
-            self.cluster_desk.check_keys()
+            self.cluster_requests.check_keys()
 
     def _keep_texts(self) -> None:
         has_readied = False
@@ -537,8 +537,8 @@ class Node(NodeContext):
                 self.applied(self.replicas[name], applied)
             has_readied |= keeper.has_readied
         if has_readied:
-            self.desk.waits.recheck()
-            self.desk.settle()  # what waited is done before any later edit comes
+            self.dispatcher.waits.recheck()
+            self.dispatcher.settle()  # what waited is done before any later edit comes
 
     def _run_what_reads(self) -> None:
         """The parts that look at what was written, of which no change comes."""
@@ -552,7 +552,7 @@ class Node(NodeContext):
 
     def _tell_of_applied(self, has_watches: bool) -> None:
         """Count what the commit under way changes, and tell watchers and resolvers of it."""
-        watches = self.desk.watches
+        watches = self.dispatcher.watches
         for name, applied in self._applied.items():
             replica = self.replicas[name]
             replica.prepare_commit()
@@ -571,7 +571,7 @@ class Node(NodeContext):
 
     def chore_replies(self) -> list[Reply]:
         """Replies to requests whose chore is done."""
-        return [Reply(conn, request, frame(data)) for conn, request, data in self.cluster_desk.take_replies()]
+        return [Reply(conn, request, frame(data)) for conn, request, data in self.cluster_requests.take_replies()]
 
     @property
     def is_calm(self) -> bool:
@@ -593,7 +593,7 @@ class Node(NodeContext):
 
     def take_replies(self) -> list[Reply]:
         """The replies that :attr:`is_calm` speaks of; they may go out at once."""
-        replies, self.desk.replies = self.desk.replies, []
+        replies, self.dispatcher.replies = self.dispatcher.replies, []
         return replies
 
     def advance(self) -> None:
@@ -615,7 +615,7 @@ class Node(NodeContext):
                 replica.committed_plainly()
                 self._durable[name] = replica.position
         self._applied.clear()
-        self.desk.committed()
+        self.dispatcher.committed()
         self._has_work = self._is_work_left()
 
     def step_failed(self, event: Event, why: str) -> Ready:
@@ -623,9 +623,9 @@ class Node(NodeContext):
 
         A bug. What it left half done is dropped, with all that was not yet committed.
         """
-        desk, sync = self.desk, self.sync
-        ready = Ready(Batch(), [], desk.replies, [], desk.closes)
-        desk.replies, desk.closes, sync.outbox.sends, sync.outbox.closes = [], [], [], []
+        dispatcher, sync = self.dispatcher, self.sync
+        ready = Ready(Batch(), [], dispatcher.replies, [], dispatcher.closes)
+        dispatcher.replies, dispatcher.closes, sync.outbox.sends, sync.outbox.closes = [], [], [], []
         if isinstance(event, AgentFrame):
             ready.replies.append(Reply(event.conn, 0, b""))
             ready.agent_closes.append((event.conn, why))
@@ -664,12 +664,12 @@ class Node(NodeContext):
         closes = [(conn, f"this node could not store what it received: {refusal.message}") for conn in self.sync.links]
         self.sync.ballots.reload(self.now_s)
         self.sync.reload("" if isinstance(refusal, NoSpace) else refusal.message)
-        self.desk.reload(self.replicas, refusal)
+        self.dispatcher.reload(self.replicas, refusal)
         self.spaces.reload()
         self.fleet.reload()
         self.resolvers.reload()
         self.cluster.reload()
-        self.desk.access_changes.reload()
+        self.dispatcher.access_changes.reload()
         return Ready(Batch(), [], [*replies, *self.take_replies()], closes, ready.agent_closes)
 
     def deadline_s(self) -> float | None:
@@ -688,7 +688,7 @@ class Node(NodeContext):
 
     def turn_due_s(self) -> float | None:
         """The same for a caller who also sends the acknowledgements that are due, with :meth:`acknowledge`."""
-        if self._applied or self.fork_healing.is_busy or self.ledger.late or self.desk.watches.has_more():
+        if self._applied or self.fork_healing.is_busy or self.ledger.late or self.dispatcher.watches.has_more():
             return self.now_s
         next_s = self.agenda.next_s()
         if self.sync.forks.lost and self.fork_healing.due_s > self.now_s:
@@ -707,20 +707,22 @@ class Node(NodeContext):
 
     def _is_work_left(self) -> bool:
         """Whether the next turn has something to do at once. Quicker to tell than all of :meth:`deadline_s`."""
-        desk = self.desk
+        dispatcher = self.dispatcher
         return bool(
             self._applied
             or self.fork_healing.is_busy
             or self.ledger.late
-            or desk.watches.has_more()
-            or len(desk.long_reads)
-            or desk.waits.is_settling
+            or dispatcher.watches.has_more()
+            or len(dispatcher.long_reads)
+            or dispatcher.waits.is_settling
         ) or (self.sync.has_more(self._durable))
 
     def _deadlines(self) -> dict[Part, Callable[[], float | None]]:
         """How to ask each part when it is due."""
         return {
-            Part.REQUESTS: lambda: self.now_s if len(self.desk.long_reads) else self.desk.waits.deadline_s(),
+            Part.REQUESTS: lambda: (
+                self.now_s if len(self.dispatcher.long_reads) else self.dispatcher.waits.deadline_s()
+            ),
             Part.EXPIRY: self.reaper.deadline_s,
             Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             Part.PURGES: self.purger.deadline_s,

@@ -29,7 +29,7 @@ def check_short_turn(host: Host) -> None:
     """A turn that did not run every part left nothing undone that was due."""
     node = host.running
     if Part.REQUESTS not in node.agenda.ran:
-        require(not len(node.desk.waits), host.name, "leaves requests waiting in a short turn")
+        require(not len(node.dispatcher.waits), host.name, "leaves requests waiting in a short turn")
     if Part.RETENTION not in node.agenda.ran and not node.read_only:
         is_due = node.now_s >= node.retention.due_s
         require(not is_due, host.name, "leaves log and history untrimmed in a short turn")
@@ -52,7 +52,7 @@ def check_limits(host: Host) -> None:
         most = change_feed.CREDIT_BYTES_MAX + PEER_FRAME_BYTES_MAX
         require(under_way <= most, host.name, "has", under_way, "bytes under way to one peer")
     require(not node.sync.outbox.sends, host.name, "keeps messages that ought to have left")
-    for _, count in node.desk.watches.missed():
+    for _, count in node.dispatcher.watches.missed():
         require(count <= change_watch.DIRTY_KEYS_MAX, host.name, "keeps", count, "missed keys for a watcher")
     given = node.sync.snapshot_server.open_count()
     require(given <= snapshot_server.SNAPSHOTS_OPEN_MAX, host.name, "keeps", given, "snapshots for others")

@@ -81,7 +81,7 @@ def is_quiet(world: World) -> bool:
     hosts = world.staying()
     first = hosts[0].model.vector
     waiting = any(agent.pending for agent in world.agents if agent.conn is not None)
-    waiting |= any(host.running.desk.watches.has_more() for host in hosts)
+    waiting |= any(host.running.dispatcher.watches.has_more() for host in hosts)
     return not waiting and all(host.model.vector == first for host in hosts)
 
 

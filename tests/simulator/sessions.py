@@ -38,7 +38,7 @@ class Keeping:
         if (
             "again" not in request.args
             and not home.is_busy
-            and any((reply.conn, reply.request) == (conn, number) for reply in home.running.desk.replies)
+            and any((reply.conn, reply.request) == (conn, number) for reply in home.running.dispatcher.replies)
         ):
             request.shown = dict(home.replica.vector)
 

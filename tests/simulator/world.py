@@ -333,7 +333,7 @@ class World:
 
     def _end_turn(self, host: Host, ready: Ready) -> None:
         host.running.advance()
-        if host.running.desk.is_short:
+        if host.running.dispatcher.is_short:
             host.running.turn_due_s()  # from then on turns need not run everything
         self.check(host)
         self.dispatch(host, ready)
@@ -499,7 +499,7 @@ class World:
                 link.spaces[SPACE].ack_writers |= merged.advanced
                 link.ack_due_s = self.mono_s
         host.running._applied.setdefault(SPACE, []).extend(merged.applied)
-        host.running.desk.watches.retell(SPACE, merged.keys())
+        host.running.dispatcher.watches.retell(SPACE, merged.keys())
         self.observe(host, host.running.ledger.batch)
 
     # -- the end -------------------------------------------------------------------------------------------------

@@ -23,6 +23,6 @@ Modules:
 - ``requests``: what agents ask about all this: make and revoke agents, grant, revoke, set quotas, list
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``cluster`` and ``kinds``.
-The desk of ``agents`` calls it; this room knows nothing of requests beyond their names and arguments. For users,
+``agents`` calls it; this room knows nothing of requests beyond their names and arguments. For users,
 docs/how-to/rights.md.
 """

@@ -31,7 +31,7 @@ from crdtsync.wire.patterns import check_new_pattern, check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.cluster.records import Cluster
 
 Handler = Callable[["Agent", int, Arguments], object]
@@ -41,15 +41,17 @@ ID_DIGITS_MAX = 10
 _BY_WORD = {right.word: right for right in GRANTED}
 
 
-class AccessDesk:
+class AccessRequests:
     """The handlers of these requests, in ``requests``."""
 
-    def __init__(self, desk: Desk, cluster: Cluster) -> None:
-        self._desk = desk
-        self._node = desk.node
+    def __init__(self, dispatcher: Dispatcher, cluster: Cluster) -> None:
+        self._dispatcher = dispatcher
+        self._node = dispatcher.node
         self._cluster = cluster
-        self._guard = desk.guard
-        self._compactor = Compactor(desk.node, cluster, desk.spaces, desk.sync, desk.guard.rules)
+        self._guard = dispatcher.guard
+        self._compactor = Compactor(
+            dispatcher.node, cluster, dispatcher.spaces, dispatcher.sync, dispatcher.guard.rules
+        )
         self.requests: Mapping[str, Handler] = {
             "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
             "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
@@ -89,13 +91,13 @@ class AccessDesk:
         before = cluster.get(AGENTS, name)
         if before is None or not before.exists:
             raise InvalidRequest(f"there is no agent {name} with a key: see crdtsync agent list")
-        attached = sum(one.key_name == name for one in self._desk.agents.values())
+        attached = sum(one.key_name == name for one in self._dispatcher.agents.values())
         point = cluster.put(AGENTS, name, AgentRecord(before.serial + 1, (), self._node.now_ms, agent.name))
         return {"name": name, "ended": attached, "token": self._cluster.token(point)}
 
     def _list_agents(self, agent: Agent) -> dict[str, Any]:
         is_host = self._guard.is_host(agent)
-        attached = [one.key_name for one in self._desk.agents.values()]
+        attached = [one.key_name for one in self._dispatcher.agents.values()]
         return {
             "agents": [
                 {"name": name, "time": record.time_ms, "by": record.by, "attached": attached.count(name)}
@@ -188,7 +190,7 @@ class AccessDesk:
         """
         guard, named = self._guard, args.get("space", agent.space)
         if args.get("all") is True:
-            spaces = [name for name, _ in self._desk.spaces.listed()]
+            spaces = [name for name, _ in self._dispatcher.spaces.listed()]
         elif not is_space_name(named):
             raise InvalidRequest("space must be the name of a space")
         elif named != DEFAULT_SPACE and not guard.sees(agent, named):

@@ -15,17 +15,17 @@ from crdtsync.wire.patterns import check_pattern
 if TYPE_CHECKING:
     from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.cluster.records import Cluster
 
 EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 
 
 class Changes:
-    """Listens to the cluster's records on behalf of a desk."""
+    """Listens to the cluster's records on behalf of a dispatcher."""
 
-    def __init__(self, desk: Desk, guard: Guard, cluster: Cluster) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher, guard: Guard, cluster: Cluster) -> None:
+        self._dispatcher = dispatcher
         self._guard = guard
         cluster.on_change(SPACES, self._spaces_changed)
         cluster.on_change(ACCESS, self._rules_changed)
@@ -56,18 +56,18 @@ class Changes:
 
     def _expel(self) -> None:
         """End the connections of agents that are no longer who they were."""
-        for conn, agent in list(self._desk.agents.items()):
+        for conn, agent in list(self._dispatcher.agents.items()):
             if agent.name and not self._guard.is_key_valid(agent):
                 name = agent.key_name or agent.name
                 reason = (
                     f"the key of the agent {name} was revoked, or its name can be used with a key alone from now on"
                 )
-                self._desk.expel(conn, NotAllowed(reason))
+                self._dispatcher.expel(conn, NotAllowed(reason))
 
     def _review(self) -> None:
         """Look at all agents again, and at what they have running."""
         self._guard.forget()
-        for agent in list(self._desk.agents.values()):
+        for agent in list(self._dispatcher.agents.values()):
             if agent.name:
                 self._guard.know(agent)
                 self._review_watches(agent)
@@ -75,17 +75,17 @@ class Changes:
                 self._review_long_reads(agent)
 
     def _review_watches(self, agent: Agent) -> None:
-        desk, guard = self._desk, self._guard
-        for watch in desk.watches.of_conn(agent.conn):
+        dispatcher, guard = self._dispatcher, self._guard
+        for watch in dispatcher.watches.of_conn(agent.conn):
             before, after = watch.limit, guard.limit_of(agent, watch.replica.name)
             if (after or EVERYTHING).reads_all_of(before or EVERYTHING):
                 watch.limit = after
                 if not (before or EVERYTHING).reads_all_of(after or EVERYTHING):
-                    desk.watches.start_over(watch)  # there is more to tell than it was told of
+                    dispatcher.watches.start_over(watch)  # there is more to tell than it was told of
                 continue
             space, prefix = watch.replica.name, watch.prefix
-            desk.watches.remove(agent.conn, watch.request)
-            desk.fail(
+            dispatcher.watches.remove(agent.conn, watch.request)
+            dispatcher.fail(
                 agent.conn,
                 watch.request,
                 NotAllowed(
@@ -98,21 +98,21 @@ class Changes:
             )
 
     def _review_long_reads(self, agent: Agent) -> None:
-        for request, read in self._desk.long_reads.of_conn(agent.conn):
+        for request, read in self._dispatcher.long_reads.of_conn(agent.conn):
             after = self._guard.limit_of(agent, read.replica.name)
             if not (after or EVERYTHING).reads_all_of(read.rights or EVERYTHING):
-                self._desk.long_reads.end(agent.conn, request)
-                self._desk.fail(agent.conn, request, NotAllowed(f"{agent.who} may no longer read all of this"))
+                self._dispatcher.long_reads.end(agent.conn, request)
+                self._dispatcher.fail(agent.conn, request, NotAllowed(f"{agent.who} may no longer read all of this"))
 
     def _review_resolvers(self, agent: Agent) -> None:
-        desk = self._desk
-        for resolver in desk.resolvers.of_conn(agent.conn):
+        dispatcher = self._dispatcher
+        for resolver in dispatcher.resolvers.of_conn(agent.conn):
             if agent.everywhere >= Right.WRITE:
                 continue
             if self._guard.grant(agent, resolver.space).on_all(resolver.pattern) < Right.WRITE:
-                desk.resolvers.remove(agent.conn, resolver.request)
+                dispatcher.resolvers.remove(agent.conn, resolver.request)
                 text = resolver.pattern.text
-                desk.fail(
+                dispatcher.fail(
                     agent.conn,
                     resolver.request,
                     NotAllowed(

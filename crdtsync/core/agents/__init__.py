@@ -1,19 +1,20 @@
 """Agents: the requests of the agents that are attached to this node, from a frame to its reply.
 
-Open first: :class:`~crdtsync.core.agents.desk.Desk`. ``Desk.received`` takes one frame. It parses the request,
-charges the agent's quota, tries the two fast paths, and else calls ``Desk.handle``, which checks the agent's rights
-and finds the handler of the operation: a write, a read, or one of the others that the desk knows by name. The reply
-goes to ``Desk.replies``; the node hands it to the daemon with the next ``Ready``, so it leaves after the commit.
+Open first: :class:`~crdtsync.core.agents.dispatcher.Dispatcher`. ``Dispatcher.received`` takes one frame. It parses
+the request, charges the agent's quota, tries the two fast paths, and else calls ``Dispatcher.handle``, which checks the
+agent's rights and finds the handler of the operation: a write, a read, or one of the others that it knows by name. The
+reply goes to ``Dispatcher.replies``; the node hands it to the daemon with the next ``Ready``, so it leaves after the
+commit.
 
-How a ``set`` goes: ``desk`` -> ``write_requests`` -> a change in ``crdtsync.core.replica.change_draft`` ->
+How a ``set`` goes: ``dispatcher`` -> ``write_requests`` -> a change in ``crdtsync.core.replica.change_draft`` ->
 ``Replica.commit`` -> reply. With a write concern above 1 the reply waits in ``crdtsync.core.waiting``.
 
 To add a request: give it a row in :mod:`crdtsync.wire.requests`, whose docstring lists what else it takes, write its
-handler, and join that to the desk here, or from the node with ``Desk.add_requests``.
+handler, and join that here, or from the node with ``Dispatcher.add_requests``.
 
 Modules:
 
-- ``desk``: the handshake, the dispatch, replies and errors
+- ``dispatcher``: the handshake, the dispatch, replies and errors
 - ``connection``: an attached agent, and the forms that replies take on their way out
 - ``parse_request``: a frame to ``(id, operation, arguments)``; what is malformed is refused here
 - ``write_requests``: writes: done once each, refused as a whole or not at all, answered when enough nodes hold them

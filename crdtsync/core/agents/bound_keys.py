@@ -22,7 +22,7 @@ from crdtsync.wire.tokens import decode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
     from crdtsync.core.replica.replica import Replica
 
@@ -35,8 +35,8 @@ STEP_MAX = 4093
 class BoundKeys:
     """Of all connections; by space and key the version that goes."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._by_conn: dict[int, dict[tuple[str, str], str]] = {}
 
     def bind(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
@@ -45,7 +45,7 @@ class BoundKeys:
         comes before, and all that it writes from now on behind. Two nodes that have seen the same are told different
         ones, as good as always.
         """
-        replica = writable(self._desk.replica_of(agent, args))
+        replica = writable(self._dispatcher.replica_of(agent, args))
         key, version = check_key(args.get("key")), args.get("version")
         result: dict[str, object] = {"clock": self.clock(replica)}
         if version is None:
@@ -58,7 +58,7 @@ class BoundKeys:
 
     def clock(self, replica: Replica) -> int:
         """A time for who binds a key; see :meth:`bind`."""
-        replica.clock.last += 1 + crc32(self._desk.node.identity.node.encode()) % STEP_MAX
+        replica.clock.last += 1 + crc32(self._dispatcher.node.identity.node.encode()) % STEP_MAX
         return replica.clock.last
 
     def timed(self, replica: Replica | None, args: Arguments, result: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class BoundKeys:
         :raises QuotaExceeded: one key more than a connection may have.
         """
         self.check(agent, replica.name, key)
-        replica.clock.tick(self._desk.node.now_ms)
+        replica.clock.tick(self._dispatcher.node.now_ms)
         self.clock(replica)
 
     def check(self, agent: Agent, space: str, key: object) -> None:
@@ -137,7 +137,7 @@ class BoundKeys:
     def ended(self, agent: Agent, *, is_stopping: bool) -> None:
         """A connection is gone, and with it its keys; on a full disk they stay until their time is over."""
         bound = self._by_conn.pop(agent.conn, {})
-        node = self._desk.node
+        node = self._dispatcher.node
         if is_stopping or node.read_only:
             return
         for space in sorted({name for name, _ in bound}):

@@ -15,7 +15,7 @@ from crdtsync.wire.peer.cards import CARD_BYTES_MAX, CARDS_TOLD_MAX, ToldCard
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
 
 CARDS_OF_CONNECTION_MAX = 100
@@ -27,13 +27,13 @@ CARDS_BYTES_MAX = 256 * 1024
 class AgentCards:
     """Of all connections."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._by_conn: dict[int, dict[tuple[str, str], ToldCard]] = {}
 
     def show(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
         """Show ``value`` under ``key`` in place of what this connection showed there; without a value, nothing."""
-        replica = writable(self._desk.replica_of(agent, args))
+        replica = writable(self._dispatcher.replica_of(agent, args))
         place = (replica.name, check_key(args.get("key")))
         value = args.get("value")
         cards = self._by_conn.setdefault(agent.conn, {})
@@ -54,12 +54,12 @@ class AgentCards:
 
     def shown(self, agent: Agent, _request: int, args: Arguments) -> dict[str, object]:
         """All cards under ``prefix`` that the agent may read, on all nodes that can be reached."""
-        desk = self._desk
-        replica = self._desk.replica_of(agent, args)
-        prefix, limit = str(args.get("prefix", "")), desk.guard.limit_of(agent, replica.name)
+        dispatcher = self._dispatcher
+        replica = self._dispatcher.replica_of(agent, args)
+        prefix, limit = str(args.get("prefix", "")), dispatcher.guard.limit_of(agent, replica.name)
         found = [
             {"key": card.key, "agent": card.agent, "node": node, "value": card.value}
-            for node, card in desk.sync.cards.shown()
+            for node, card in dispatcher.sync.cards.shown()
             if card.space == replica.name
             and card.key.startswith(prefix)
             and (limit is None or limit.may_read(card.key))
@@ -90,4 +90,4 @@ class AgentCards:
 
     def _tell(self) -> None:
         cards = tuple(card for _, of_conn in sorted(self._by_conn.items()) for _, card in sorted(of_conn.items()))
-        self._desk.sync.cards.set_own(cards, self._desk.node.now_ms)
+        self._dispatcher.sync.cards.set_own(cards, self._dispatcher.node.now_ms)

@@ -57,7 +57,7 @@ class Asker(Protocol):
 Handler = Callable[[Any, int, Arguments], object]
 
 
-class ClusterDesk:
+class ClusterRequests:
     """Answers requests; ``chores`` are for the shell, ``replies`` for agents whose request it has done."""
 
     def __init__(self, fleet: Admission, space_data: Callable[[], str]) -> None:

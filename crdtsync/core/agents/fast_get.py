@@ -20,14 +20,14 @@ from crdtsync.wire.tokens import known_version_text
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
 
 _ARGUMENTS = frozenset({"key", "agent", "space"})
 _READ = int(Right.READ)
 _REGISTER = int(Kind.REGISTER)
 
 
-def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
+def read_plainly(dispatcher: Dispatcher, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """Answer a ``get`` that is plain all through. False: it is not, or is to be refused; nothing was done."""
     key = args.get("key")
     if type(key) is not str:
@@ -35,10 +35,10 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
     if len(args) == 1:
         space, author = agent.space, agent.name
     elif args.keys() <= _ARGUMENTS:
-        space, author = session_of(desk, agent, args)
+        space, author = session_of(dispatcher, agent, args)
     else:
         return False
-    replica = desk.node.replicas.get(space)
+    replica = dispatcher.node.replicas.get(space)
     if replica is None or not author:
         return False
     if agent.everywhere < _READ and (space not in agent.grants or agent.grants[space].whole < _READ):
@@ -58,11 +58,11 @@ def read_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]
     if agent.told is not None:
         point = replica.point
         if point is None or point[0] != (replica.position, replica.writer) or agent.told.get(space) != point[1]:
-            news = desk.news(conn, request, replica)
+            news = dispatcher.news(conn, request, replica)
             if news is not None:
-                desk.replies.append(new_row(Reply, (conn, None, frame(news), False)))
+                dispatcher.replies.append(new_row(Reply, (conn, None, frame(news), False)))
     version = known_version_text(entry.hlc, *entry.dot)
     result = {"value": value, "kind": "register", "version": version, "siblings": 0}
     packed = pack([request, 0, result])
-    desk.replies.append(new_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
+    dispatcher.replies.append(new_row(Reply, (conn, request, len(packed).to_bytes(4, "big") + packed, False)))
     return True

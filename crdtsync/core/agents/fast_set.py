@@ -28,7 +28,7 @@ from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, v
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Result
     from crdtsync.core.replica.replica import Replica
 
@@ -40,10 +40,10 @@ _OF_PART = frozenset({"key", "value", "if_absent"})
 _REGISTER = int(Kind.REGISTER)
 
 
-def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
+def write_plainly(dispatcher: Dispatcher, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """Do and answer a ``set`` that is plain all through. False: it is not, or is to be refused; nothing was done."""
-    node = desk.node
-    space, author = session_of(desk, agent, args)
+    node = dispatcher.node
+    space, author = session_of(dispatcher, agent, args)
     replica = node.replicas.get(space)
     if replica is None or node.read_only or not author:
         return False
@@ -52,15 +52,15 @@ def write_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
         return False
     applied, result = done
     node.applied_plainly(replica, [applied])
-    desk.bound.wrote(agent, space, args["key"], result["version"])
-    _answer(desk, agent, request, args["n"], result)
+    dispatcher.bound.wrote(agent, space, args["key"], result["version"])
+    _answer(dispatcher, agent, request, args["n"], result)
     return True
 
 
-def batch_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
+def batch_plainly(dispatcher: Dispatcher, agent: Agent, request: int, args: Mapping[str, Any]) -> bool:
     """The same of a ``batch`` of plain ``set``s, each of a key that holds nothing."""
-    node = desk.node
-    space, author = session_of(desk, agent, args)
+    node = dispatcher.node
+    space, author = session_of(dispatcher, agent, args)
     replica = node.replicas.get(space)
     if replica is None or node.read_only or not author:
         return False
@@ -81,22 +81,22 @@ def batch_plainly(desk: Desk, agent: Agent, request: int, args: Mapping[str, Any
         for n in range(len(ops))
     ]
     result = {"results": results, "token": _token(replica, change)}
-    desk.bound.did(agent, replica, "batch", args, result)
-    _answer(desk, agent, request, number, result)
+    dispatcher.bound.did(agent, replica, "batch", args, result)
+    _answer(dispatcher, agent, request, number, result)
     return True
 
 
-def _answer(desk: Desk, agent: Agent, request: int, number: int, result: Result) -> None:
+def _answer(dispatcher: Dispatcher, agent: Agent, request: int, number: int, result: Result) -> None:
     """Tell the author what came of a write, and remember it for a repeat."""
-    node = desk.node
+    node = dispatcher.node
     packed = pack(result)
-    node.ledger.batch.outcomes.append(desk.outcomes.remember(agent.client, number, result, packed, node.now_ms))
+    node.ledger.batch.outcomes.append(dispatcher.outcomes.remember(agent.client, number, result, packed, node.now_ms))
     payload = b"\x93" + pack(request) + b"\x00" + packed
     reply = len(payload).to_bytes(4, "big") + payload
-    desk.replies.append(new_row(Reply, (agent.conn, request, reply, False)))
+    dispatcher.replies.append(new_row(Reply, (agent.conn, request, reply, False)))
 
 
-def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, str]:
+def session_of(dispatcher: Dispatcher, agent: Agent, args: Mapping[str, Any]) -> tuple[str, str]:
     """The space that a request is about, and under what name: those of the hello, or its own. Both empty: the general
     way has to look at them.
     """
@@ -112,7 +112,7 @@ def session_of(desk: Desk, agent: Agent, args: Mapping[str, Any]) -> tuple[str, 
         if not is_agent_name(author):
             return "", ""
         try:
-            desk.guard.check_label(agent, author)
+            dispatcher.guard.check_label(agent, author)
         except NotAllowed:
             return "", ""
     return space, author

@@ -13,40 +13,40 @@ from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_agent_name, ch
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import ArchiveRow
 
 Handler = Callable[["Agent", int, Arguments], object]
 
 
-def space_requests(desk: Desk, begin_private: Callable[[Agent, str, int], None]) -> Mapping[str, Handler]:
+def space_requests(dispatcher: Dispatcher, begin_private: Callable[[Agent, str, int], None]) -> Mapping[str, Handler]:
     """The handlers by operation. What they change is on disk when the reply leaves.
 
     ``begin_private`` writes the rules of a space that is about to be made for an agent alone.
     """
     return {
-        "space_create": lambda agent, _request, args: _create(desk, agent, args, begin_private),
-        "space_drop": lambda agent, _request, args: _drop(desk, agent, args),
-        "space_list": lambda agent, _request, _args: _list(desk, agent),
+        "space_create": lambda agent, _request, args: _create(dispatcher, agent, args, begin_private),
+        "space_drop": lambda agent, _request, args: _drop(dispatcher, agent, args),
+        "space_list": lambda agent, _request, _args: _list(dispatcher, agent),
     }
 
 
-def find_replica(desk: Desk, space: object, agent: Agent) -> Replica:
+def find_replica(dispatcher: Dispatcher, space: object, agent: Agent) -> Replica:
     """The space that a request names, or an archive of one.
 
     :raises UnknownSpace: it is not on this node.
     """
-    replica = desk.node.replicas.get(space) if isinstance(space, str) and is_name(space) else None
+    replica = dispatcher.node.replicas.get(space) if isinstance(space, str) and is_name(space) else None
     if replica is None and isinstance(space, str):
-        replica = desk.spaces.archives.open(space)
+        replica = dispatcher.spaces.archives.open(space)
     if replica is not None:
         replica.idle_looks = 0
         return replica
-    record = desk.spaces.record(space) if isinstance(space, str) and is_name(space) else None
-    if record is not None and record.exists and record.nodes is not None and desk.guard.sees(agent, str(space)):
-        raise UnknownSpace(f"the space {space} is not on this node; it is on {desk.fleet.where(record.nodes)}")
-    raise desk.guard.missing(agent, space)
+    record = dispatcher.spaces.record(space) if isinstance(space, str) and is_name(space) else None
+    if record is not None and record.exists and record.nodes is not None and dispatcher.guard.sees(agent, str(space)):
+        raise UnknownSpace(f"the space {space} is not on this node; it is on {dispatcher.fleet.where(record.nodes)}")
+    raise dispatcher.guard.missing(agent, space)
 
 
 def writable(replica: Replica) -> Replica:
@@ -64,7 +64,7 @@ def _author(agent: Agent, args: Arguments) -> str:
 
 
 def _create(
-    desk: Desk, agent: Agent, args: Arguments, begin_private: Callable[[Agent, str, int], None]
+    dispatcher: Dispatcher, agent: Agent, args: Arguments, begin_private: Callable[[Agent, str, int], None]
 ) -> dict[str, Any]:
     name, is_private = check_name(args.get("name"), "a space"), args.get("private", False)
     if type(is_private) is not bool:
@@ -73,57 +73,63 @@ def _create(
     if nodes is not None:
         if type(nodes) is not list or not all(type(node) is str for node in nodes):
             raise InvalidRequest("nodes must be a list of ids or names of nodes, or nil for all")
-        nodes = resolve_nodes(nodes, desk.fleet.node_names())
-    before = desk.spaces.record(name)
+        nodes = resolve_nodes(nodes, dispatcher.fleet.node_names())
+    before = dispatcher.spaces.record(name)
     if before is not None and before.exists:
-        _check_taken(desk, agent, name, is_private)
-    record, point = desk.spaces.create(
+        _check_taken(dispatcher, agent, name, is_private)
+    record, point = dispatcher.spaces.create(
         name,
         nodes,
         _author(agent, args),
         lambda made: begin_private(agent, name, made.epoch) if is_private else None,
     )
-    return {**_described(desk, name, record), "created": point is not None, "token": desk.cluster.token(point)}
+    return {
+        **_described(dispatcher, name, record),
+        "created": point is not None,
+        "token": dispatcher.cluster.token(point),
+    }
 
 
-def _check_taken(desk: Desk, agent: Agent, name: str, is_private: bool) -> None:
+def _check_taken(dispatcher: Dispatcher, agent: Agent, name: str, is_private: bool) -> None:
     """Whether an agent may be told of a space that it wants to make and that is there already.
 
     :raises NotAllowed: no. That the name is taken is all that it learns: of two spaces one must have another name.
     :raises InvalidRequest: it is to be private, and others may do something there.
     """
-    if not desk.guard.sees(agent, name):
+    if not dispatcher.guard.sees(agent, name):
         raise NotAllowed(f"{agent.who} cannot make a space {name}: the name is taken, choose another one")
     if is_private:
         raise InvalidRequest(f"the space {name} is there already, with the rules it has: see crdtsync access list")
 
 
-def _drop(desk: Desk, agent: Agent, args: Arguments) -> dict[str, Any]:
+def _drop(dispatcher: Dispatcher, agent: Agent, args: Arguments) -> dict[str, Any]:
     name = args.get("name")
     if type(name) is not str:
         raise InvalidRequest("name must be the name of a space")
-    before = desk.spaces.record(name)
+    before = dispatcher.spaces.record(name)
     if name != CLUSTER_SPACE and (before is None or not before.exists):
-        raise desk.guard.missing(agent, name)
-    replica = desk.node.replicas.get(name)
+        raise dispatcher.guard.missing(agent, name)
+    replica = dispatcher.node.replicas.get(name)
     epoch = None if replica is None else replica.epoch
-    record, point = desk.spaces.drop(name, _author(agent, args))
-    archives = desk.spaces.archives
+    record, point = dispatcher.spaces.drop(name, _author(agent, args))
+    archives = dispatcher.spaces.archives
     archive = None if epoch is None else archives.find(name, epoch)
     return {
         "name": name,
         "epoch": record.epoch,
         "archive": None if archive is None else f"{name}@{archive.epoch}",
         "until": None if archive is None else archives.until_ms(archive),
-        "token": desk.cluster.token(point),
+        "token": dispatcher.cluster.token(point),
     }
 
 
-def _list(desk: Desk, agent: Agent) -> dict[str, Any]:
+def _list(dispatcher: Dispatcher, agent: Agent) -> dict[str, Any]:
     """Those of which the agent may know, and their archives; how much is in one is told to who may read all of it."""
-    archives, guard = desk.spaces.archives, desk.guard
+    archives, guard = dispatcher.spaces.archives, dispatcher.guard
     return {
-        "spaces": [_described(desk, *listed) for listed in desk.spaces.listed() if guard.sees(agent, listed[0])],
+        "spaces": [
+            _described(dispatcher, *listed) for listed in dispatcher.spaces.listed() if guard.sees(agent, listed[0])
+        ],
         "archives": [
             {
                 "name": f"{row.name}@{row.epoch}",
@@ -142,14 +148,14 @@ def _figures(row: ArchiveRow) -> dict[str, int]:
     return {"entries": row.entries, "bytes": row.size_bytes, "unseen": row.unseen}
 
 
-def _described(desk: Desk, name: str, record: SpaceRecord) -> dict[str, Any]:
-    names = desk.fleet.node_names()
+def _described(dispatcher: Dispatcher, name: str, record: SpaceRecord) -> dict[str, Any]:
+    names = dispatcher.fleet.node_names()
     nodes = None if record.nodes is None else [{"id": node, "name": names.get(node)} for node in record.nodes]
     return {
         "name": name,
         "epoch": record.epoch,
         "nodes": nodes,
-        "here": name in desk.node.replicas,
+        "here": name in dispatcher.node.replicas,
         "time": record.time_ms or None,
         "agent": record.agent or None,
     }

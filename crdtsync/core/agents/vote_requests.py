@@ -11,27 +11,27 @@ from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, check_key
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
 
 
-def vote_request(desk: Desk) -> Callable[[Agent, int, Arguments], object]:
+def vote_request(dispatcher: Dispatcher) -> Callable[[Agent, int, Arguments], object]:
     """What answers it."""
 
     def vote(agent: Agent, request: int, args: Arguments) -> object:
-        if desk.node.read_only:
-            raise NoSpace(desk.node.read_only)
-        space = desk.replica_of(agent, args).name
+        if dispatcher.node.read_only:
+            raise NoSpace(dispatcher.node.read_only)
+        space = dispatcher.replica_of(agent, args).name
         key = f"{space}/{check_key(args.get('key'))}"  # one name for voters, who know no spaces
         if len(key.encode()) > KEY_BYTES_MAX:
             raise InvalidRequest(f"the key is too long to be claimed by quorum: with its space {KEY_BYTES_MAX:,} bytes")
         author = check_agent_name(args.get("agent", agent.name))
 
         def done(result: dict[str, Any]) -> None:
-            if desk.agents.get(agent.conn) is agent:
-                desk.answer(agent.conn, request, result)
+            if dispatcher.agents.get(agent.conn) is agent:
+                dispatcher.answer(agent.conn, request, result)
 
-        desk.sync.ballots.begin({**args, "key": key}, author, desk.node.now_s, done)
+        dispatcher.sync.ballots.begin({**args, "key": key}, author, dispatcher.node.now_s, done)
         return LATER
 
     return vote

@@ -17,18 +17,18 @@ from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
 
 WATCHES_PER_AGENT_MAX = 1000
 """Of an agent's connection."""
 
 
 class WatchRequests:
-    """Begins and ends the watches and resolvers of the agents at a desk."""
+    """Begins and ends the watches and resolvers of the agents at a dispatcher."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._node = desk.node
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._node = dispatcher.node
 
     @property
     def requests(self) -> Mapping[str, Callable[[Agent, int, Arguments], object]]:
@@ -36,25 +36,25 @@ class WatchRequests:
         return {
             "watch": self.watch,
             "unwatch": self.unwatch,
-            "confirm": lambda agent, _request, args: confirm(self._desk, agent.conn, args),
+            "confirm": lambda agent, _request, args: confirm(self._dispatcher, agent.conn, args),
             "resolver": self.resolver,
             "resolver_done": self.resolver_done,
         }
 
     def watch(self, agent: Agent, request: int, args: Arguments) -> object:
         """Begin a watch, of what happens or of states."""
-        replica = writable(self._desk.replica_of(agent, args))
+        replica = writable(self._dispatcher.replica_of(agent, args))
         prefix, after = check_prefix(args.get("prefix", "")), args.get("after")
-        if self._desk.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
+        if self._dispatcher.watches.count(agent.conn) >= WATCHES_PER_AGENT_MAX:
             raise QuotaExceeded(f"this connection has {WATCHES_PER_AGENT_MAX:,} watches already")
         self._check_room(agent)
         vector, is_dropped = (None, False) if after is None else resumed_in(replica, after)
         begins_at = encode_token([(replica.name, replica.epoch, vector or {})])
-        self._desk.answer(agent.conn, request, {"token": begins_at}, stands=True)
+        self._dispatcher.answer(agent.conn, request, {"token": begins_at}, stands=True)
         watch = (StateWatch if args.get("states") else ChangeWatch)(agent.conn, request, prefix, replica)
         watch.lagged = is_dropped  # a snapshot then begins with a reset
-        watch.limit = self._desk.guard.limit_of(agent, replica.name)
-        self._desk.watches.add(watch, vector, self._node.now_ms)
+        watch.limit = self._dispatcher.guard.limit_of(agent, replica.name)
+        self._dispatcher.watches.add(watch, vector, self._node.now_ms)
         return LATER
 
     def unwatch(self, agent: Agent, _request: int, args: Arguments) -> object:
@@ -62,29 +62,31 @@ class WatchRequests:
         watch = args.get("watch")
         if type(watch) is not int:
             raise InvalidRequest("watch must be the id of the request that began the watch")
-        self._desk.watches.remove(agent.conn, watch)
-        self._desk.resolvers.remove(agent.conn, watch)
+        self._dispatcher.watches.remove(agent.conn, watch)
+        self._dispatcher.resolvers.remove(agent.conn, watch)
         return {}
 
     def _check_room(self, agent: Agent) -> None:
         """Whether an agent may have one more watch or resolver, by its quota over all its connections."""
         account = agent.account
         if account is not None:
-            own = [conn for conn, one in self._desk.agents.items() if one.account is account]
-            resolvers = self._desk.resolvers
-            account.check_room("watches", sum(self._desk.watches.count(c) + len(resolvers.of_conn(c)) for c in own))
+            own = [conn for conn, one in self._dispatcher.agents.items() if one.account is account]
+            resolvers = self._dispatcher.resolvers
+            account.check_room(
+                "watches", sum(self._dispatcher.watches.count(c) + len(resolvers.of_conn(c)) for c in own)
+            )
 
     def resolver(self, agent: Agent, request: int, args: Arguments) -> object:
         """Register a resolver."""
         self._check_room(agent)
-        replica = writable(self._desk.replica_of(agent, args))
-        return self._standing(agent, request, self._desk.resolvers.register(agent, request, replica, args))
+        replica = writable(self._dispatcher.replica_of(agent, args))
+        return self._standing(agent, request, self._dispatcher.resolvers.register(agent, request, replica, args))
 
     def resolver_done(self, agent: Agent, request: int, args: Arguments) -> object:
         """A resolver has come to an end with a case."""
-        return self._standing(agent, request, self._desk.resolvers.done(agent, args))
+        return self._standing(agent, request, self._dispatcher.resolvers.done(agent, args))
 
     def _standing(self, agent: Agent, request: int, result: object) -> object:
         """Answer what concerns no disk: it holds also if the commit under way fails."""
-        self._desk.answer(agent.conn, request, result, stands=True)
+        self._dispatcher.answer(agent.conn, request, result, stands=True)
         return LATER

@@ -27,22 +27,22 @@ from crdtsync.wire.tokens import decode_token, encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.restore import Past
 
 
 class WriteRequests:
-    """Carries out the writes that come to an agents' desk."""
+    """Carries out the writes of agents."""
 
-    def __init__(self, desk: Desk, outcomes: Outcomes) -> None:
-        self._desk = desk
-        self._node = desk.node
+    def __init__(self, dispatcher: Dispatcher, outcomes: Outcomes) -> None:
+        self._dispatcher = dispatcher
+        self._node = dispatcher.node
         self._outcomes = outcomes
 
     def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         """Answer a write, now or, with a write concern, when enough nodes hold it."""
-        replica = writable(self._desk.replica_of(agent, args))
+        replica = writable(self._dispatcher.replica_of(agent, args))
         number = args.get("n")
         if type(number) is not int or not 0 <= number < 2**63:
             raise InvalidRequest("a write needs n, a number that the client counts up")
@@ -50,7 +50,7 @@ class WriteRequests:
             result = self._outcomes.earlier(agent.client, number)
             if result is not None:
                 stands = self._outcomes.is_committed(agent.client, number)
-                self._desk.bound.repeated(agent, replica.name, name, args, result)
+                self._dispatcher.bound.repeated(agent, replica.name, name, args, result)
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)
@@ -64,17 +64,17 @@ class WriteRequests:
             raise shown_at(replica, error) from None
         except NotYet as not_yet:
             if not_yet.otherwise is not None and not is_known_elsewhere(
-                self._desk.sync.peers.values(), replica.name, not_yet.vector
+                self._dispatcher.sync.peers.values(), replica.name, not_yet.vector
             ):
                 raise shown_at(replica, not_yet.otherwise) from None
             return later(
-                self._desk,
+                self._dispatcher,
                 agent,
                 request,
                 args,
                 replica,
                 not_yet.vector,
-                lambda: self._desk.handle(agent, request, name, args),
+                lambda: self._dispatcher.handle(agent, request, name, args),
             )
         except NotReady as not_ready:
             return self._when_ready(agent, request, replica, name, args, not_ready)
@@ -92,22 +92,24 @@ class WriteRequests:
             here = node.replicas.get(replica.name)
             if here is not None and not node.read_only and not not_ready.is_over(here.documents):
                 return None
-            return Done(self._desk.handle(agent, request, name, args))
+            return Done(self._dispatcher.handle(agent, request, name, args))
 
         def expire() -> object:
             return Timeout("a text that this edits could not be made ready for it in that time; nothing was done")
 
-        self._desk.park(agent, request, node.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
+        self._dispatcher.park(agent, request, node.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
         return LATER
 
     def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:
         """Refuse a write concern that cannot be waited for before the write is done, not after."""
         if is_alone(args.get("w")):
             return
-        holders = self._desk.spaces.holders([replica.name])
-        check_possible(args.get("w"), holders, self._desk.sync.dials.values(), self._desk.node.identity.name)
+        holders = self._dispatcher.spaces.holders([replica.name])
+        check_possible(
+            args.get("w"), holders, self._dispatcher.sync.dials.values(), self._dispatcher.node.identity.name
+        )
         timeout_ms(args)
-        if self._desk.waits.is_full(agent.conn):
+        if self._dispatcher.waits.is_full(agent.conn):
             raise too_many_waits()
 
     def _restore(
@@ -116,7 +118,10 @@ class WriteRequests:
         """Find out what was there, then write it."""
 
         def may_write(key: str) -> bool:
-            return agent.everywhere >= Right.WRITE or self._desk.guard.grant(agent, replica.name).on(key) >= Right.WRITE
+            return (
+                agent.everywhere >= Right.WRITE
+                or self._dispatcher.guard.grant(agent, replica.name).on(key) >= Right.WRITE
+            )
 
         def then(here: Replica, past: Past) -> object:
             if self._node.read_only:
@@ -127,8 +132,8 @@ class WriteRequests:
                 return self._when_ready(agent, request, here, "restore", args, not_ready)
             return self._concern(agent, request, here, args, result)
 
-        read = RestoreRead(replica, self._desk.node.storage, args, may_write, then)
-        return self._desk.read_long(agent, request, read)
+        read = RestoreRead(replica, self._dispatcher.node.storage, args, may_write, then)
+        return self._dispatcher.read_long(agent, request, read)
 
     def _commit(
         self,
@@ -141,14 +146,14 @@ class WriteRequests:
         past: Past | None = None,
     ) -> dict[str, Any]:
         if name == "set" and args.get("bind"):
-            self._desk.bound.write(agent, replica, check_key(args.get("key")))
+            self._dispatcher.bound.write(agent, replica, check_key(args.get("key")))
         draft = Draft(replica, self._node.now_ms, replica.node_of)
         draft.past = past
         if name not in ("restore", "bring_back"):
             draft.author = author
             draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
-        draft.is_limited = not self._desk.guard.sees_all_of(agent, replica.name)
+        draft.is_limited = not self._dispatcher.guard.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.author is not None and not replica.schemas.is_empty:
             gone = replica.caps.keep(draft)
@@ -163,7 +168,7 @@ class WriteRequests:
         else:
             point = replica.vector
         result["token"] = encode_token([(replica.name, replica.epoch, point)])
-        self._desk.bound.did(agent, replica, name, args, result)
+        self._dispatcher.bound.did(agent, replica, name, args, result)
         outcome = self._outcomes.remember(agent.client, number, result, pack(result), self._node.now_ms)
         self._node.ledger.batch.outcomes.append(outcome)
         return result
@@ -179,9 +184,9 @@ class WriteRequests:
     ) -> object:
         """Reply now, or, with a write concern, when enough nodes hold the write."""
         if is_alone(args.get("w")):
-            self._desk.answer(agent.conn, request, self._desk.bound.timed(replica, args, result), stands)
+            self._dispatcher.answer(agent.conn, request, self._dispatcher.bound.timed(replica, args, result), stands)
             return LATER
         token = result["token"]
-        return self._desk.held(
+        return self._dispatcher.held(
             agent, request, args, {replica.name: decode_token(token)[replica.name][1]}, token, result, stands
         )

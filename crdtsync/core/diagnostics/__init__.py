@@ -20,6 +20,6 @@ Modules:
 - ``remote_lag``: how far nodes are that are reached only over others: asked for when somebody looks
 
 May import: every room of the core below it (see :mod:`crdtsync.core`). It is the top room: in the core only the
-node imports it. The node registers the handlers of ``status`` and ``explain`` at the agents' desk, so ``agents``
+node imports it. The node registers the handlers of ``status`` and ``explain`` with the dispatcher, so ``agents``
 need not know this room.
 """

@@ -49,7 +49,7 @@ def explain(node: Node, agent: Agent, space: str, key: object) -> Item:
     answer: Item = {"space": space, "key": key, "node": node.identity.name}
     empty: Item = {"values": [], "values_total": 0, "policy": None, "removed": None}
     try:
-        replica = find_replica(node.desk, space, agent)
+        replica = find_replica(node.dispatcher, space, agent)
     except UnknownSpace as error:
         record = node.spaces.record(space)
         is_elsewhere = record is not None and record.exists

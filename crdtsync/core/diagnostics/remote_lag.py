@@ -58,5 +58,5 @@ def knowing_far(node: Node, agent: Agent, request: int, spaces: Iterable[str], a
 
     if check() is not None:
         return answer()
-    node.desk.park(agent, request, node.now_s + FAR_WAIT_S, {}, check, expire).stands = True
+    node.dispatcher.park(agent, request, node.now_s + FAR_WAIT_S, {}, check, expire).stands = True
     return LATER

@@ -45,7 +45,7 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
         },
         "spaces": [_space(node, replica, stats.get(replica.id, {})) for replica in shown.values()],
         "peers": [_peer(node, peer, shown) for peer in _known(node)] + [_dial(dial) for dial in _unanswered(node)],
-        "agents": _agents(node, node.desk.agents),
+        "agents": _agents(node, node.dispatcher.agents),
         "resolvers": node.resolvers.status(),
         "alarms": [
             {
@@ -61,8 +61,8 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
             **node.counts.described(),
             "deliveries": node.sync.received_count,
             "alarms": node.alarms.raised_count,
-            "requests": {name: count for name, count in sorted(node.desk.requests.items()) if count},
-            "refusals": dict(sorted(node.desk.refusals.items())),
+            "requests": {name: count for name, count in sorted(node.dispatcher.requests.items()) if count},
+            "refusals": dict(sorted(node.dispatcher.refusals.items())),
         },
         "usage": [usage.described() for usage in node.usages(stats)],
     }
@@ -115,7 +115,7 @@ def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
         if name != CLUSTER_SPACE and guard.sees_all_of(agent, name)
     }
     whole = build_status(node)
-    own = {one.conn for one in node.desk.agents.values() if one.who == agent.who}
+    own = {one.conn for one in node.dispatcher.agents.values() if one.who == agent.who}
     return {
         "limited": True,
         "node": whole["node"],
@@ -151,9 +151,9 @@ def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
             "uid": agent.uid,
             "pid": agent.pid,
             "since": agent.since_ms,
-            "watches": node.desk.watches.count(agent.conn),
+            "watches": node.dispatcher.watches.count(agent.conn),
         }
-        for _, agent in sorted(node.desk.agents.items())
+        for _, agent in sorted(node.dispatcher.agents.items())
         if agent.name and agent.conn in conns
     ]
 

@@ -86,12 +86,12 @@ def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, 
 
 
 def _of_agents(node: Node) -> Iterator[Usage]:
-    desk, agents = node.desk, node.desk.agents
-    waiting = [(desk.waits.count(conn), agent.name) for conn, agent in agents.items()]
+    dispatcher, agents = node.dispatcher, node.dispatcher.agents
+    waiting = [(dispatcher.waits.count(conn), agent.name) for conn, agent in agents.items()]
     yield fullest("agent_waits", waiting, Waits.PER_AGENT_MAX, "requests", LIMIT)
-    watching = [(desk.watches.count(conn), agent.name) for conn, agent in agents.items()]
+    watching = [(dispatcher.watches.count(conn), agent.name) for conn, agent in agents.items()]
     yield fullest("agent_watches", watching, WATCHES_PER_AGENT_MAX, "watches", LIMIT)
-    missed = [(count, agents[conn].name) for conn, count in desk.watches.missed() if conn in agents]
+    missed = [(count, agents[conn].name) for conn, count in dispatcher.watches.missed() if conn in agents]
     yield fullest("watch_missed_keys", missed, watches.DIRTY_KEYS_MAX, "keys", BUFFER)
 
 
@@ -106,9 +106,9 @@ def _of_quotas(node: Node) -> Iterator[Usage]:
     """Of each quota that of the agent which has used most of its own."""
     accounts = node.guard.accounts.attached()
     watching = Counter[str]()
-    for conn, agent in node.desk.agents.items():
+    for conn, agent in node.dispatcher.agents.items():
         if agent.account is not None:
-            watching[agent.account.who] += node.desk.watches.count(conn) + len(node.resolvers.of_conn(conn))
+            watching[agent.account.who] += node.dispatcher.watches.count(conn) + len(node.resolvers.of_conn(conn))
     rates = [(each.who, *each.used(node.now_s)) for each in accounts]
     asked = _most_of_its_own((who, *requests) for who, requests, _ in rates)
     yield Usage("quota_requests", asked.used, asked.bound, "requests", BUFFER)._replace(scope=asked.scope)

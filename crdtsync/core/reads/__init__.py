@@ -24,6 +24,6 @@ Modules:
 - ``checkpoint_check``: reads back what a checkpoint holds
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
-``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. The desk of ``agents`` calls it, after the
-rights were checked.
+``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. ``agents`` calls it, after the rights
+were checked.
 """

@@ -107,7 +107,7 @@ class Registry:
         return (one for _, of_conn in sorted(self._by_conn.items()) for one in of_conn.values())
 
     @property
-    def has_dockets(self) -> bool:
+    def has_queues(self) -> bool:
         """Whether there is, or was, a resolver on this node."""
         return bool(self._queues)
 

@@ -23,5 +23,5 @@ Modules:
 - ``write_concern``: on how many nodes something must be, and who has it
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``cluster``, ``peers``,
-``replica``, ``kinds`` and ``crdt``. The desk of ``agents`` calls it.
+``replica``, ``kinds`` and ``crdt``. ``agents`` calls it.
 """

@@ -13,12 +13,12 @@ from crdtsync.core.waiting.wait_queue import LATER, Done
 
 if TYPE_CHECKING:
     from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
 
 
 def later(
-    desk: Desk,
+    dispatcher: Dispatcher,
     agent: Agent,
     request: int,
     args: Arguments,
@@ -30,22 +30,22 @@ def later(
 
     Who asks for the change of a writer that nobody knows waits for a moment only, for it may be on its way.
     """
-    node, name = desk.node, replica.name
+    node, name = dispatcher.node, replica.name
     deadline_s = node.now_s + timeout_ms(args) / 1000
 
     def here() -> Replica:
         return node.replicas.get(name, replica)
 
     def is_vain() -> bool:
-        return is_unheard(here(), vector, desk.spaces.holders([name]), desk.sync)
+        return is_unheard(here(), vector, dispatcher.spaces.holders([name]), dispatcher.sync)
 
     def park(end_s: float) -> object:
-        desk.park(agent, request, end_s, {name: vector}, lambda: Done(then()), expire).stands = True
+        dispatcher.park(agent, request, end_s, {name: vector}, lambda: Done(then()), expire).stands = True
         return LATER
 
     def expire() -> object:
         if (vain := is_vain()) or node.now_s >= deadline_s:
-            return not_here(here(), vector, desk.sync.peers.values(), node.identity.name, is_vain=vain)
+            return not_here(here(), vector, dispatcher.sync.peers.values(), node.identity.name, is_vain=vain)
         return park(deadline_s)
 
     return park(min(deadline_s, node.now_s + UNHEARD_WAIT_S) if is_vain() else deadline_s)

@@ -24,7 +24,7 @@ from crdtsync.wire.tokens import encode_token, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.agents.desk import Desk
+    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.peers.peer_state import Peer
     from crdtsync.core.replica.replica import Applied, Effect, Replica
@@ -258,13 +258,13 @@ def _value(replica: Replica, group: Sibling) -> bytes | None:
 # -- requests ------------------------------------------------------------------------------------------------
 
 
-def confirm(desk: Desk, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
+def confirm(dispatcher: Dispatcher, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
     """Whether a state watch has been told all that there is on disk here, and how far this node is behind others.
 
     The reply comes behind all that was told. ``retell``: keys whose state the watcher wants to be told again.
     """
-    watches = desk.watches.states
-    watch, keys = desk.watches.find(conn, args.get("watch")), args.get("retell", [])
+    watches = dispatcher.watches.states
+    watch, keys = dispatcher.watches.find(conn, args.get("watch")), args.get("retell", [])
     if not isinstance(watch, StateWatch):
         raise InvalidRequest("watch must be the id of the request that began a watch with states")
     if type(keys) is not list or len(keys) > RETELL_KEYS_MAX or any(type(key) is not str for key in keys):
@@ -274,4 +274,4 @@ def confirm(desk: Desk, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
     if not watch.is_behind:
         token = encode_token([(replica.name, replica.epoch, replica.durable_vector())])
     watches.retell_to(watch, keys)
-    return {"token": token, **watches.lag(replica, desk.sync.peers.values(), desk.node.now_s)}
+    return {"token": token, **watches.lag(replica, dispatcher.sync.peers.values(), dispatcher.node.now_s)}

@@ -310,7 +310,7 @@ class Driver:
         return conn
 
     def agent_frame(self, conn: int, payload: bytes) -> int:
-        node, replies, is_counted = self._node, self._node.desk.replies, self._gate.is_counting
+        node, replies, is_counted = self._node, self._node.dispatcher.replies, self._gate.is_counting
         before, rows = len(replies), node.rows_to_write if is_counted else 0
         self.feed(new_row(AgentFrame, (conn, payload)))
         if is_counted:
@@ -353,7 +353,7 @@ class Driver:
         self._backups.closed(conn)  # within the turn: it may remove a large file
 
     def _agent_name(self, conn: int) -> str:
-        agent = self._node.desk.agents.get(conn)
+        agent = self._node.dispatcher.agents.get(conn)
         return agent.name if agent is not None else ""
 
     def take_turns_later(self, connection: AgentConnection) -> None:

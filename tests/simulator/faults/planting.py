@@ -10,7 +10,7 @@ from time import process_time
 from typing import Any, NamedTuple
 from unittest import mock
 
-from crdtsync.core.agents.desk import Desk
+from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.watch.change_watch import ChangeWatches
 from tests.simulator.clusters.player import plan_cluster
 from tests.simulator.cuts import run_cuts
@@ -160,7 +160,7 @@ def _play_cluster(seed: int) -> None:
 def planted(fault: Fault) -> Iterator[None]:
     """The code under test has that fault."""
     patches = Patches()
-    for has_short_ways in (Desk, ChangeWatches):
+    for has_short_ways in (Dispatcher, ChangeWatches):
         patches.setattr(has_short_ways, "IS_SHORT", fault.is_short)
     try:
         fault.plant(patches)

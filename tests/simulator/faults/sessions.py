@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from crdtsync.client.protocol.seen_point import Horizon
-from crdtsync.core.agents.desk import Desk
+from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.write_operations import WRITES
@@ -16,29 +16,29 @@ from tests.simulator.kinds import REGISTERS
 @fault("a session was shown less than before")
 def daemons_that_do_not_wait_for_what_a_session_has_seen(patch: Patches):
     """An answer from a node that is behind what its reader has seen elsewhere."""
-    handle = Desk.handle
+    handle = Dispatcher.handle
 
     def careless(self, agent, request, name, args):
         return handle(self, agent, request, name, {key: value for key, value in args.items() if key != "need"})
 
-    patch.setattr(Desk, "handle", careless)
+    patch.setattr(Dispatcher, "handle", careless)
 
 
 @fault("a session wrote before what it had been shown")
 def writes_that_do_not_wait(patch: Patches):
-    handle = Desk.handle
+    handle = Dispatcher.handle
 
     def careless(self, agent, request, name, args):
         kept = args if name not in WRITES else {key: value for key, value in args.items() if key != "need"}
         return handle(self, agent, request, name, kept)
 
-    patch.setattr(Desk, "handle", careless)
+    patch.setattr(Dispatcher, "handle", careless)
 
 
 @fault("a session")
 def points_that_are_not_told(patch: Patches):
     """A session counts what it wrote, and not what it was shown."""
-    patch.setattr(Desk, "news", lambda *_: None)
+    patch.setattr(Dispatcher, "news", lambda *_: None)
 
 
 @fault("a session was shown less than before")

@@ -14,14 +14,14 @@ from tests.simulator.kinds import REGISTERS
 def plain_writes_take_any_reading_for_the_newest(patch: Patches):
     """The lost update, the short way: a stale reading counts as one of what is there now."""
 
-    def write(desk, agent, request, args):
-        replica = desk.node.replicas.get(agent.space)
+    def write(dispatcher, agent, request, args):
+        replica = dispatcher.node.replicas.get(agent.space)
         held = [] if replica is None else replica.entries.held(args.get("key"))
         if len(held) == 1 and str(args.get("seen", "")).startswith(VERSION_PREFIX):
             args = {**args, "seen": version_text(held[0].hlc, *held[0].dot)}
-        return fast_set.write_plainly(desk, agent, request, args)
+        return fast_set.write_plainly(dispatcher, agent, request, args)
 
-    patch.setattr("crdtsync.core.agents.desk.write_plainly", write)
+    patch.setattr("crdtsync.core.agents.dispatcher.write_plainly", write)
 
 
 @short_fault("that it was blind", keys=REGISTERS)

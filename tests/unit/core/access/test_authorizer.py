@@ -56,7 +56,7 @@ def test_a_request_that_nobody_thought_of_is_for_the_host_alone(machine, root, m
     monkeypatch.delitem(NEEDED, "get")
     assert "root and the user" in refused(agent.ask, "get", key="k")["message"]
     monkeypatch.delitem(NEEDED, "incr")
-    monkeypatch.setattr(agent.machine.node.desk.agents[agent.conn], "everywhere", Right.NONE)
+    monkeypatch.setattr(agent.machine.node.dispatcher.agents[agent.conn], "everywhere", Right.NONE)
     assert "root and the user" in refused(agent.do, "batch", ops=[["incr", {"key": "k"}]])["message"]
     assert root.ask("get", key="k") is None
 

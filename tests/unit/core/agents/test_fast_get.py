@@ -44,8 +44,8 @@ def both_ways(agent: Agent, args: dict[str, Any]) -> tuple[list[Any], list[Any]]
     """The frames that one who has read nothing yet is answered with: by the long way, and by the short one."""
     node, found = agent.machine.node, []
     for is_short in (False, True):
-        node.desk.is_short = is_short
-        node.desk.agents[agent.conn].told = {}
+        node.dispatcher.is_short = is_short
+        node.dispatcher.agents[agent.conn].told = {}
         agent.machine.step(AgentFrame(agent.conn, pack([99, "get", args])))
         found.append(node.take_replies())
     return found[0], found[1]
@@ -71,8 +71,8 @@ def test_it_passes_with_time() -> None:
 def test_plain_reads_do_take_the_short_way_and_others_do_not() -> None:
     with fleet_of("a") as fleet:
         agent = filled(fleet["a"])
-        desk = fleet["a"].node.desk
-        with mock.patch.object(desk, "handle", wraps=desk.handle) as handle:
+        dispatcher = fleet["a"].node.dispatcher
+        with mock.patch.object(dispatcher, "handle", wraps=dispatcher.handle) as handle:
             for args in PLAIN:
                 both_ways(agent, args)
             assert handle.call_count == len(PLAIN)

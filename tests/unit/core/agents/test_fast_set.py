@@ -90,7 +90,7 @@ class Twin:
     def __init__(self, fleet: Fleet, directory: str, *, is_short: bool) -> None:
         self.machine = Host(fleet, "a", fleet.directory / directory)
         node = self.machine.node
-        node.desk.is_short = node.desk.watches.changes.is_short = is_short
+        node.dispatcher.is_short = node.dispatcher.watches.changes.is_short = is_short
         for replica in node.replicas.values():
             replica._random = Random(5)
         self.told: dict[tuple[int, int], Any] = {}
@@ -128,7 +128,7 @@ class Twin:
             "known": (here.known, here.ack_writers, link.busy, link.unsettled, link.ack_due_s, link.wants),
             "heads": (replica.vector, replica.hashes, replica.since_own, replica.writer, len(replica.gate)),
             "relayed": dict(node.sync.mesh.relaying._from),
-            "requests": node.desk.requests,
+            "requests": node.dispatcher.requests,
             "due": node.deadline_s(),
             "held": [
                 [(e.row, e.dot, e.hlc, e.agent, e.value, e.attrs) for e in node.replicas["default"].entries.held(key)]
@@ -349,7 +349,7 @@ def test_plain_writes_do_take_the_short_way() -> None:
 
             with (
                 mock.patch.object(Replica, "commit", of_the_twin),
-                mock.patch.object(told.short.machine.node.desk, "settle", side_effect=long_way),
+                mock.patch.object(told.short.machine.node.dispatcher, "settle", side_effect=long_way),
             ):
                 for seen in ("none", "told", "none"):
                     told.set("ann", "a", VALUES[0], seen, {})
@@ -359,8 +359,8 @@ def test_plain_writes_do_take_the_short_way() -> None:
                 told.turn()
             assert [*replica.vector.values()] == [6]
             with (
-                mock.patch.object(told.short.machine.node.desk, "handle", side_effect=long_way),
-                mock.patch.object(told.short.machine.node.desk, "settle", side_effect=long_way),
+                mock.patch.object(told.short.machine.node.dispatcher, "handle", side_effect=long_way),
+                mock.patch.object(told.short.machine.node.dispatcher, "settle", side_effect=long_way),
             ):
                 parts = [("new", VALUES[0], {}), ("new", VALUES[3], {"if_absent": True})]
                 told.batch_of("ann", parts, {})

@@ -365,7 +365,7 @@ def test_a_commit_that_fails_meanwhile_changes_nothing(node, monkeypatch):
         node.turn()
     assert [one[1] for one in brief(ann.result(request)["items"])] == ["c", "b", "a"]
     again = ann.send("history", prefix="")
-    assert node.node.desk.long_reads.reload({}) == [(ann.conn, again)]
+    assert node.node.dispatcher.long_reads.reload({}) == [(ann.conn, again)]
 
 
 def test_a_scan_that_fails_is_answered_and_forgotten(node, monkeypatch):
@@ -378,7 +378,7 @@ def test_a_scan_that_fails_is_answered_and_forgotten(node, monkeypatch):
     node.deliver(node.node.step_failed(Tick(), "ZeroDivisionError"))
     with pytest.raises(Refusal, match="failed inside the daemon"):
         ann.result(request)
-    assert len(node.node.desk.long_reads) == 0
+    assert len(node.node.dispatcher.long_reads) == 0
 
 
 @pytest.mark.parametrize("damaged", [b"\x93\x01", pack([1]), pack({0: 5}), pack("text"), pack({9: []})])
@@ -403,7 +403,7 @@ def test_an_agent_that_leaves_or_asks_too_much(node):
     with pytest.raises(Refusal, match="waiting already"):
         ann.result(requests[-1])
     ann.close()
-    assert len(node.node.desk.long_reads) == 0
+    assert len(node.node.dispatcher.long_reads) == 0
 
 
 @pytest.mark.parametrize("args", [{"prefix": 1}, {"prefix": "", "key": "k"}, {"prefix": "", "limit": 0}])

@@ -220,7 +220,7 @@ def test_a_watch_goes_live_though_a_snapshot_is_the_last_that_happened(apart):
     watcher.ask("watch", prefix="", after=token)
     for _ in range(5):
         b.turn()
-    assert not b.node.desk.watches.has_more()
+    assert not b.node.dispatcher.watches.has_more()
     assert [event["key"] for event in watcher.told()] == ["mine"]
     b.agent().set("mine", 2)
     assert [event["key"] for event in watcher.told()] == ["mine"]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from crdtsync.causality import VersionVector, Writer
-from crdtsync.core.agents import desk
+from crdtsync.core.agents import dispatcher
 from crdtsync.core.interface import DialState
 from crdtsync.core.sync import change_feed
 from crdtsync.core.waiting.wait_queue import Wait, Waits
@@ -281,9 +281,9 @@ def test_a_connection_that_is_gone_waits_for_nothing(node):
     ann = node.agent()
     ann.write("set", key="k", value=pack(1), w=2, timeout=60_000)
     node.turn()
-    assert len(node.node.desk.waits) == 1
+    assert len(node.node.dispatcher.waits) == 1
     ann.close()
-    assert len(node.node.desk.waits) == 0
+    assert len(node.node.dispatcher.waits) == 0
 
 
 def test_an_edit_of_a_document_that_never_was_is_refused_at_once_or_times_out(node):
@@ -293,7 +293,7 @@ def test_an_edit_of_a_document_that_never_was_is_refused_at_once_or_times_out(no
     request = ann.write("text_apply", key="t", document=f"{node.replica.writer}.1.5", update=b"\0\0", timeout=1000)
     node.turn()
     if request not in ann.replies:
-        assert len(node.node.desk.waits) == 1
+        assert len(node.node.dispatcher.waits) == 1
         node.fleet.pass_time(1.1)
         node.turn()
     with pytest.raises(Refusal) as refusal:
@@ -303,7 +303,7 @@ def test_an_edit_of_a_document_that_never_was_is_refused_at_once_or_times_out(no
 
 def test_answers_to_waiting_requests_are_spread_over_turns(apart, monkeypatch):
     """A thousand readers of a large value that has come at last must not stop everything else."""
-    monkeypatch.setattr(desk, "SETTLE_BYTES_MAX", 250)
+    monkeypatch.setattr(dispatcher, "SETTLE_BYTES_MAX", 250)
     token = apart["a"].agent().set("k", "x" * 80)["token"]
     bob = apart["b"].agent()
     requests = [bob.send("get", key="k", after=token, timeout=60_000) for _ in range(10)]

@@ -32,7 +32,7 @@ def settle(machine: Host) -> None:
     """Turns until the watches have nothing more to say."""
     for _ in range(1000):
         machine.turn()
-        if not machine.node.desk.watches.has_more():
+        if not machine.node.dispatcher.watches.has_more():
             return
     raise AssertionError("the watches never come to rest")
 
@@ -409,7 +409,7 @@ def test_what_waits_for_a_slow_watcher_is_bounded(node, monkeypatch):
     ann.delete("gone")
     for n in range(10):
         ann.set(f"k{n}", n)
-    assert len(next(iter(node.node.desk.watches.changes.behind)).dirty) <= 4
+    assert len(next(iter(node.node.dispatcher.watches.changes.behind)).dirty) <= 4
     watcher.flow(blocked=False)
     settle(node)
     told = brief(watcher.told())
@@ -426,7 +426,7 @@ def test_what_waits_for_many_slow_watchers_is_bounded_in_all(node, monkeypatch):
         watcher.flow(blocked=True)
     ann.set("k0", 0)
     ann.set("k1", 1)
-    behind = node.node.desk.watches.changes.behind
+    behind = node.node.dispatcher.watches.changes.behind
     assert sum(len(watcher.dirty) for watcher in behind) == 8, "a few are remembered"
     for n in range(2, 20):
         ann.set(f"k{n}", n)
@@ -483,7 +483,7 @@ def test_a_snapshot_costs_many_small_turns(node, monkeypatch):
     while True:
         node.turn()
         sizes.append(len(watcher.told()))
-        if not node.node.desk.watches.has_more():
+        if not node.node.dispatcher.watches.has_more():
             break
     assert max(sizes) <= 4
     assert sum(sizes) == 11

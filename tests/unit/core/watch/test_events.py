@@ -312,7 +312,7 @@ def test_keys_are_told_anew_on_demand(node):
     watchers = [watch(node, prefix) for prefix in ("", "a/", "c/")]
     for watcher in watchers:
         watcher.told()
-    node.node.desk.watches.retell("default", ["a/1", "b/1", "gone"])
+    node.node.dispatcher.watches.retell("default", ["a/1", "b/1", "gone"])
     settle(node)
     assert [story(watcher.told()) for watcher in watchers] == [
         [
@@ -351,7 +351,7 @@ def test_watches_find_each_their_keys(node):
     for session in sessions[1:]:
         session.close()
     node.turn()
-    assert len(node.node.desk.watches) == 1
+    assert len(node.node.dispatcher.watches) == 1
     ann.set("a/b", 2)
     assert [event["key"] for event in sessions[0].told()] == ["a/b"]
 

@@ -131,4 +131,4 @@ def test_who_is_told_a_state_ahead_of_the_log_gets_a_token_at_rest(node, last):
         watching.turns(1)
     watching.turns(20)
     assert watching.values("counter")[-1] == 21 + last
-    assert not node.node.desk.watches.has_more()
+    assert not node.node.dispatcher.watches.has_more()

@@ -27,7 +27,7 @@ def settle(machine: Host) -> None:
     """Turns until the watches have nothing more to say."""
     for _ in range(100):
         machine.turn()
-        if not machine.node.desk.watches.has_more():
+        if not machine.node.dispatcher.watches.has_more():
             return
     raise AssertionError("the watches never come to rest")
 

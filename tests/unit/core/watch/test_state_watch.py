@@ -88,7 +88,7 @@ class Copy(Agent):
 def settle(machine: Host) -> None:
     for _ in range(1000):
         machine.turn()
-        if not machine.node.desk.watches.has_more():
+        if not machine.node.dispatcher.watches.has_more():
             return
     raise AssertionError("the watches never come to rest")
 
@@ -239,7 +239,7 @@ def test_it_shows_what_its_node_holds_whatever_is_done_there_and_elsewhere(seed,
                 fleet.pass_time(rng.choice((0.01, 5.0)))
             fleet.sync()
             for copy in copies:
-                if not copy.machine.node.desk.watches.find(copy.conn, 2).blocked:
+                if not copy.machine.node.dispatcher.watches.find(copy.conn, 2).blocked:
                     settle(copy.machine)
                     copy.check()
         for copy in copies:

@@ -40,7 +40,7 @@ async def test_after_an_error_of_the_disk_nothing_is_acknowledged_that_was_not_c
     driver.failed, driver._is_stopped, driver._flush_due = asyncio.get_running_loop().create_future(), False, None
     agent = Mock()
     driver._agents, driver.progress, driver.times = {1: agent}, 0, Mock()
-    driver._node = Mock(take_replies=lambda: [Reply(1, 1, b"done")], desk=Mock(replies=[]), rows_to_write=0)
+    driver._node = Mock(take_replies=lambda: [Reply(1, 1, b"done")], dispatcher=Mock(replies=[]), rows_to_write=0)
     driver._gate = Mock()
     driver.agent_served()
     agent.write.assert_called_once_with(b"done")
@@ -122,7 +122,7 @@ class Leaving(Root):
     def write(self, data: bytes) -> None:
         super().write(data)
         self._driver.agent_closed(self.conn)
-        self.is_known = self.conn in self._driver.core.desk.agents
+        self.is_known = self.conn in self._driver.core.dispatcher.agents
 
 
 async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: Driver) -> None:
@@ -133,7 +133,7 @@ async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: 
     assert agent.is_known
     await driver.breathe()
     await driver.breathe()
-    assert agent.conn not in driver.core.desk.agents
+    assert agent.conn not in driver.core.dispatcher.agents
 
 
 async def test_while_much_waits_for_a_fork_to_heal_nobody_is_read_further(driver: Driver) -> None:

@@ -78,7 +78,7 @@ KEEPING = frozenset({"get", "entry", "get_many", "blob_read"})
 """Reads after which what they have read lives on, if its time to live slides."""
 
 
-class Desk:
+class Dispatcher:
     """Takes requests in, hands replies out through ``replies``; connections to close collect in ``closes``."""
 
     IS_SHORT = True
