@@ -306,9 +306,9 @@ def test_if_the_lowest_cannot_the_next_one_does(trio):
     part(trio, "b")
     lowest.node.read_only = "full"
     trio.run(1.9 * TAKEOVER_S, 60)
-    assert deletions(lowest) == []
+    assert deletions(next_one) == []
     trio.run(0.3 * TAKEOVER_S, 60)
-    (deletion,) = deletions(lowest)
+    (deletion,) = deletions(next_one)
     assert deletion.writer == next_one.replica.writer
 
 
