@@ -18,13 +18,14 @@ What can go wrong, and where it is handled:
 
 Modules:
 
-- ``database``: the store: commit, settle, close
+- ``database``: the store: open, commit, close
+- ``settling``: what was committed, on its way into the tables
 - ``journal``: (a room) commits on their way into the tables
 - ``writes``: the rows of a batch into their tables
 - ``in_list``: conditions on a few rows at once
 - ``backlog``: rows of large commits, on their way there by slices
 - ``old_history``: what died before format 6, on its way there
-- ``reads``: reads of committed state: the SQL behind the core's ``Storage``
+- ``reads``: reads of committed state: the SQL behind the core's ``Storage``; ``past_reads``: of what is dead
 - ``schema``: the tables; ``migration``: from an older format
 - ``check_schema``: nothing in a database runs by itself, and its tables are the daemon's
 - ``typed_rows``: a row whose types a flipped bit has changed is called damage

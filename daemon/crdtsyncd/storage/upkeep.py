@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
 
-from crdtsyncd.storage.journal.journal import Journal
 from crdtsyncd.storage.open_database import BUSY_TIMEOUT_MS
-from crdtsyncd.storage.reads import Reads
+from crdtsyncd.storage.settling import Settling
 
 from crdtsync.errors import NoSpace, StorageError
 
@@ -22,23 +18,12 @@ VACUUM_PAGES = 64
 _TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
 
 
-class Upkeep(Reads):
+class Upkeep(Settling):
     """Of a :class:`~crdtsyncd.storage.database.Store`."""
 
-    path: Path
-    _journal: Journal
     _checkpointer: sqlite3.Connection
-    _is_broken: bool
     _can_shrink: bool
     is_wiping_due: bool
-    work: Callable[[str], AbstractContextManager[None]]
-
-    def settle(self) -> bool:
-        """See :meth:`crdtsyncd.storage.database.Store.settle`."""
-        raise NotImplementedError
-
-    def _failed(self, error: Exception) -> Exception:
-        raise NotImplementedError
 
     def size_bytes(self) -> int:
         """Size of the database with its write-ahead log and its journal.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsyncd.storage.reads import Reads
+from crdtsyncd.storage.past_reads import PastReads
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS
@@ -69,9 +69,9 @@ def a_restored_blob_names_the_parts_that_it_had(patch: Patches):
 
 @cut_fault("does not give its bytes")
 def the_parts_of_a_blob_go_although_a_checkpoint_holds_them(patch: Patches):
-    under = Reads.dead_under
+    under = PastReads.dead_under
     patch.setattr(
-        Reads, "dead_under", lambda self, space, prefix, _, rows_max: under(self, space, prefix, None, rows_max)
+        PastReads, "dead_under", lambda self, space, prefix, _, rows_max: under(self, space, prefix, None, rows_max)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsyncd.storage.reads import Reads
+from crdtsyncd.storage.past_reads import PastReads
 
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history import recorder, removal_reason
@@ -48,4 +48,4 @@ def the_removal_is_not_found(patch: Patches):
 @fault("and ought to tell")
 def what_dies_is_not_told(patch: Patches):
     patch.setattr(HistoryRecorder, "record_removed_elsewhere", lambda *_: None)
-    patch.setattr(Reads, "dead", lambda *_args, **_kwargs: [])
+    patch.setattr(PastReads, "dead", lambda *_args, **_kwargs: [])
