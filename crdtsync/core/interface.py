@@ -131,7 +131,7 @@ class JoinOpened(NamedTuple):
 
 
 class JoinAsked(NamedTuple):
-    """What it asked; ``pin`` is that of the certificate in it, ``is_signed`` whether its key has signed it."""
+    """What it asked. ``is_signed``: the key of its certificate has signed it; ``pin``: the certificate's, if so."""
 
     conn: int
     join: Join

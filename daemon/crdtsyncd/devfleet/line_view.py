@@ -10,6 +10,7 @@ from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
 from crdtsyncd.devfleet.observer import POLL_S
 from crdtsyncd.devfleet.state import State, state_of
+from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
     from crdtsyncd.devfleet.observer import Observer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def greet(observers: list[Observer], took_s: float) -> None:
     """Say what runs where, and what to try."""
-    terminal.line(f"cluster: {_count(len(observers), 'node')}, ready in {took_s:.1f} s", at_once=True)
+    terminal.line(f"cluster: {counted(len(observers), 'node')}, ready in {took_s:.1f} s", at_once=True)
     for observer in observers:
         member = observer.member
         terminal.line(f"cluster: {member.place.name}, pid {member.pid}, socket {member.place.socket}", at_once=True)
@@ -48,16 +49,12 @@ def _line(state: State) -> str | None:
         parts = [
             f"{state.name} {state.condition}",
             f"pid {state.pid}",
-            _count(state.keys, "key"),
-            _count(state.changes, "change"),
-            _count(state.conflicts, "conflict"),
-            f"{_count(linked, 'peer')} connected",
+            counted(state.keys, "key"),
+            counted(state.changes, "change"),
+            counted(state.conflicts, "conflict"),
+            f"{counted(linked, 'peer')} connected",
         ]
         return "; ".join([", ".join(parts), *(f"ALARM {alarm}" for alarm in state.alarms)])
     if state.condition == "starting":
         return None
     return f"{state.name} {state.condition}, {state.fault}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

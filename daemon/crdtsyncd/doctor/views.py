@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crdtsyncd.doctor.finding import Finding, ok, warning
+from crdtsyncd.wording import counted
 
 from crdtsync.context.view.alarm import FULL
 from crdtsync.errors import CrdtSyncError
@@ -39,4 +40,4 @@ def examine_views(socket: str | None, timeout_s: float) -> Iterator[Finding]:
             f"or, if it has that, crdtsync view summarize {name}",
         )
     if names and not full:
-        yield ok("views", f"the sources of {len(names):,} view{'s' if len(names) > 1 else ''} fit into their budgets")
+        yield ok("views", f"the sources of {counted(len(names), 'view')} fit into their budgets")

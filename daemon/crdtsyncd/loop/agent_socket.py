@@ -59,17 +59,7 @@ SO_PEERGROUPS = 59
 PEER_GROUPS_BYTES = 1024
 
 
-class Connected(Protocol):
-    """A connected socket."""
-
-    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
-        """As :meth:`socket.socket.getsockopt`."""
-
-    def getsockname(self) -> object:
-        """As :meth:`socket.socket.getsockname`."""
-
-
-def user_of(connected: Connected) -> tuple[User, int]:
+def user_of(connected: socket.socket) -> tuple[User, int]:
     """Whose process is at the other end of a unix socket, as the kernel says, and its pid."""
     pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     gids = {gid}

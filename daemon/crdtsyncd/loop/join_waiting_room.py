@@ -47,9 +47,10 @@ class Doorstep:
             stranger_refused(log, connection.url, error.message)
             connection.close(error.message)
             return
-        from crdtsyncd.security.join_signature import is_signed, pin_of_join  # by now it is there
+        from crdtsyncd.security.node_key import pin_of, verifies  # by now it is there
 
-        self._feed(JoinAsked(conn, join, pin_of_join(join), is_signed(join, self._bound(conn, join))))
+        is_signed = verifies(join.certificate, join.signature, self._bound(conn, join))
+        self._feed(JoinAsked(conn, join, pin_of(join.certificate) if is_signed else "", is_signed))
 
     def closed(self, conn: int) -> None:
         """It is gone."""

@@ -9,6 +9,7 @@ either way; this takes 2.)
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 try:
     from websockets.speedups import apply_mask
@@ -25,23 +26,15 @@ _POOL_BYTES = 4096
 _END_OF_HANDSHAKE = b"\r\n\r\n"
 
 
-class Masks:
-    """Masking keys, each from the system's strong randomness as section 5.3 wants it; asked for many at a time."""
-
-    def __init__(self) -> None:
-        self._pool = b""
-        self._at = 0
-
-    def next(self) -> bytes:
-        """A key that was not used before."""
-        at = self._at
-        if at == len(self._pool):
-            self._pool, at = os.urandom(_POOL_BYTES), 0
-        self._at = at + _MASK_BYTES
-        return self._pool[at : at + _MASK_BYTES]
+def masking_keys() -> Iterator[bytes]:
+    """Each from the system's strong randomness as section 5.3 wants it; asked for many at a time."""
+    while True:
+        pool = os.urandom(_POOL_BYTES)
+        for at in range(0, _POOL_BYTES, _MASK_BYTES):
+            yield pool[at : at + _MASK_BYTES]
 
 
-_masks = Masks()
+_masks = masking_keys()
 
 
 def message_frame(message: bytes, is_masked: bool) -> bytes:
@@ -56,7 +49,7 @@ def message_frame(message: bytes, is_masked: bool) -> bytes:
         head = bytes((_FIN_BINARY, mask_bit | _LENGTH_IN_8_BYTES)) + size_bytes.to_bytes(8, "big")
     if not is_masked:
         return head + message
-    mask = _masks.next()
+    mask = next(_masks)
     return b"".join((head, mask, apply_mask(message, mask)))
 
 

@@ -17,7 +17,6 @@ Modules:
 - ``tls``: the TLS contexts: listening, dialling, joining
 - ``trusted_members``: whom this daemon trusts
 - ``peer_identity``: who is at the other end, as names alone; light to import
-- ``join_signature``: whether a node that asks to be let in holds the key that it names
 
 May import: ``telemetry``, ``service``, ``config``, ``wording``, and ``crdtsync``.
 """

@@ -9,6 +9,7 @@ import sys
 import threading
 
 from crdtsyncd.cli.errors import PIPE_CLOSED
+from crdtsyncd.wording import counted
 
 from crdtsync.errors import Timeout
 
@@ -33,6 +34,6 @@ def _wait_for_end(descriptor: int) -> None:
 
 def nothing_came(what: str, late: Timeout, way_on: str = "") -> Timeout:
     """How a command ends that waited for ``what`` as long as --timeout says."""
-    lacks = ", ".join(f"{count:,} change{'s' if count > 1 else ''} of {node}" for node, count in late.missing.items())
+    lacks = ", ".join(f"{counted(count, 'change')} of {node}" for node, count in late.missing.items())
     why = f": this host lacks {lacks}, which were to be there first" if lacks else ""
     return Timeout(f"no {what} came for so long{why}{way_on}", **late.details)

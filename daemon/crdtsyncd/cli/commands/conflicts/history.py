@@ -12,7 +12,7 @@ from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
-from crdtsyncd.wording import rfc3339
+from crdtsyncd.wording import counted, rfc3339
 
 if TYPE_CHECKING:
     from crdtsync.client import History, PastValue
@@ -128,7 +128,7 @@ def _seen(value: PastValue) -> str:
 
 def _value(value: PastValue) -> str:
     if value.kind == "text":
-        return f"{value.edits} edit{'s' if value.edits > 1 else ''}"
+        return counted(value.edits, "edit")
     if value.is_cut:
         return "(too much for one answer: ask for this key alone)"
     shown = value.value if value.field is None else {value.field: value.value}

@@ -14,7 +14,7 @@ from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
 from crdtsyncd.cli.shared_options import all_of
 from crdtsyncd.cli.show import output
-from crdtsyncd.wording import rfc3339
+from crdtsyncd.wording import counted, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -267,7 +267,7 @@ def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool = 
         fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
         output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
         return
-    output.line(f"{done.path}: {_state(done.state, dry_run=dry_run)}, {_turns(done.turns)}")
+    output.line(f"{done.path}: {_state(done.state, dry_run=dry_run)}, {counted(done.turns, 'turn')}")
     _print_paths(done.rewritten)
     for loss in done.lost:
         output.line(f"not carried: {loss}")
@@ -294,7 +294,7 @@ def ls(settings: Settings, where: bool) -> None:
         for saved in Sessions(client).ls():
             time = "now" if saved.id in now else rfc3339(saved.time) if saved.time else "-"
             place = f"{saved.user}@{saved.node}{f':{saved.cwd}' if where else ''}"
-            said = f"{saved.id}  {saved.agent}  {time}  {place}  {_turns(saved.turns)}  {saved.title}"
+            said = f"{saved.id}  {saved.agent}  {time}  {place}  {counted(saved.turns, 'turn')}  {saved.title}"
             fields = {**_fields(saved), **({"now": saved.id in now} if where else {})}
             output.line(output.record(fields) if settings.json else said)
 
@@ -546,8 +546,7 @@ def _print_saved(settings: Settings, result: SaveResult) -> None:
         secrets = f"; replaced: {_counts(saved.redacted)}"
     else:
         secrets = "; no secrets found"
-    lines = f"{result.new_lines:,} new line{'' if result.new_lines == 1 else 's'}"
-    said = f"{saved.id}: {lines}, {result.new_bytes:,} bytes{secrets}"
+    said = f"{saved.id}: {counted(result.new_lines, 'new line')}, {result.new_bytes:,} bytes{secrets}"
     fields = {**_fields(saved), "new_lines": result.new_lines, "new_bytes": result.new_bytes}
     output.result(settings, said, {**fields, "left_out": result.left_out, "shorter": result.shorter})
 
@@ -592,10 +591,6 @@ def _print_paths(rewritten: Mapping[tuple[str, str], int]) -> None:
 
 def _state(state: str, *, dry_run: bool) -> str:
     return f"{_STATES[state]}{' (not written: --dry-run)' if dry_run and state in ('new', 'grown') else ''}"
-
-
-def _turns(count: int) -> str:
-    return f"{count:,} turn{'' if count == 1 else 's'}"
 
 
 _STATES = {"new": "new", "same": "is there already", "grown": "gone on with", "ahead": "has more than was saved"}
