@@ -546,7 +546,7 @@ class Node(NodeContext):
         if self.agenda.takes(Part.RESOLVERS, now_s):
             self.resolvers.run()
         if self.agenda.takes(Part.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
-            retention.run(self.replicas, self.ledger.batch, self.now_ms, now_s)
+            retention.run(self.replicas, self.ledger.batch, self._applied, self.now_ms, now_s)
         if self.agenda.takes(Part.SLEEP, now_s):
             self.sleeper.run()
 

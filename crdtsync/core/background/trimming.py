@@ -6,7 +6,7 @@ first, with the commit under way: so the floor that says where the past begins i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge as merge_sorted
 from itertools import islice
 from typing import NamedTuple
@@ -225,13 +225,16 @@ class Retention:
         self._rounds.clear()
         self._of_patterns.clear()
 
-    def run(self, replicas: Mapping[str, Replica], batch: Batch, now_ms: int, now_s: float) -> None:
+    def run(
+        self, replicas: Mapping[str, Replica], batch: Batch, coming: Collection[str], now_ms: int, now_s: float
+    ) -> None:
         """Add to ``batch`` the next slice of what is to go, and raise the floors of the replicas accordingly.
 
         It looks at the spaces that have been written to, and from time to time at all; at some of them in one turn.
 
-        The rows in question have been committed: what is in ``batch`` so far is not among them. Nor is what is at or
-        after the oldest change of which rows are on their way: of those nobody knows yet which one is the next to go.
+        The rows in question have been committed: what is in ``batch`` so far is not among them, so the spaces that it
+        is about, ``coming``, are looked at again. Nor is what is at or after the oldest change of which rows are on
+        their way: of those nobody knows yet which one is the next to go.
         """
         self._last_s, self._come_bytes = now_s, 0
         missing = self._storage.backlog_position
@@ -268,7 +271,7 @@ class Retention:
             more |= self._trim_documents(replica, batch)
             if more:
                 self._waiting[name] = None  # behind the others
-            elif self._whole_to is not None:
+            elif name in coming or self._whole_to is not None:
                 self._later[name] = None
         if self._waiting:
             self.due_s = now_s + (BUSY_INTERVAL_S if is_busy else SLICE_INTERVAL_S)

@@ -205,6 +205,17 @@ def test_the_caps_are_looked_at_sooner_when_much_comes(fleet: Fleet) -> None:
     assert most_bytes <= 4000 + trimming.LOOK_BYTES_MIN + 2 * 10_000
 
 
+def test_what_one_write_has_too_much_goes_soon_after_it(fleet: Fleet) -> None:
+    a = fleet["a"]
+    ann = a.agent()
+    ann.set("k", 1)
+    fleet.run(3)
+    ann.do("batch", ops=[["set", {"key": f"k{i}", "value": pack("x" * 100)}] for i in range(100)])
+    assert check(a)["log_bytes"] > 10_000
+    fleet.run(3, 0.02)
+    assert check(a)["log_bytes"] == 0
+
+
 def test_it_goes_in_slices(fleet: Fleet) -> None:
     a = fleet["a"]
     ann = a.agent()
