@@ -21,6 +21,7 @@ from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming, covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.history.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
+from crdtsync.core.reads.listing import behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
@@ -137,7 +138,9 @@ class AsOfRead(PastRead):
         reader = Reader(past, self._storage, min(cut.time_ms, now_ms), past.node_of, self.rights)
         answer = READS[self._name](reader, self._args)
         if end is not None and isinstance(answer, dict) and not answer["more"]:
-            answer |= {"more": True, "next": end}
+            last = (answer.get("prefixes") or [None])[-1]
+            is_amid = last is not None and end.startswith(last)
+            answer |= {"more": True, "next": behind(last) if is_amid else end}
         return answer
 
 
@@ -220,9 +223,8 @@ def _wanted_by(name: str, args: Mapping[str, Any]) -> Wanted:
     if name != "scan":
         keys = args.get("keys") if name == "get_many" else [args.get("key")]
         return Wanted(sorted({key for key in keys if type(key) is str}) if type(keys) is list else [])
-    is_whole = any(args.get(option) for option in ("delimiter", "where_meta", "reverse", "conflicts"))
     start = args.get("start", "")
-    if is_whole or type(start) is not str:
+    if args.get("reverse") or type(start) is not str:
         return Wanted(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
     enough = page_limit(args) + 1
     return Wanted(None, check_prefix(args.get("prefix", "")), start, enough, bool(args.get("values")))

@@ -115,13 +115,18 @@ def scan(reader: Reader, args: Arguments) -> object:
             at = key  # one of the few that begin with it and sort behind the leap
         else:
             page.prefixes.append(common)
-            at = common if place.is_reversed else common + _LAST_CHAR
+            at = common if place.is_reversed else behind(common)
     answer = {"items": page.rows, "more": more, "token": reader.token()}
     if delimiter:
         answer["prefixes"] = page.prefixes
     if more and (delimiter or wanted):
         answer["next"] = at
     return answer
+
+
+def behind(common: str) -> str:
+    """The place in the order of keys behind nearly all that begin so."""
+    return common + _LAST_CHAR
 
 
 def get_many(reader: Reader, args: Arguments) -> object:

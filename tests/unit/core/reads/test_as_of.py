@@ -286,6 +286,50 @@ def test_a_page_of_what_is_gone_looks_at_little_more_than_it_shows(node, monkeyp
     assert shown == 3000
 
 
+@pytest.mark.parametrize(
+    "how", [{"delimiter": "/"}, {"where_meta": pack({"by": "ann"})}, {"conflicts": True, "values": True}]
+)
+def test_what_picks_keys_of_the_past_goes_by_pages_too(node, monkeypatch, how):
+    """All of a space was one page: of 100,000 keys some tenths of a second in one turn."""
+    ann = node.agent("ann")
+    for n in range(120):
+        by = {"meta": pack({"by": "ann"})} if n % 30 == 0 else {}
+        for _ in range(1 + (n % 40 == 0)):
+            ann.do("set", key=f"d{n // 50}/{n:03}", value=pack(n), seen="?", **by)
+    ann.set("d1", 1)
+    ann.do("checkpoint_set", name="c")
+
+    def listed(**at: Any) -> tuple[list[str], list[str]]:
+        items: list[str] = []
+        prefixes: list[str] = []
+        start = ""
+        while True:
+            page = patiently(ann, "scan", start=start, limit=20, **how, **at)
+            items += [item[0] for item in page["items"]]
+            prefixes += page.get("prefixes", [])
+            if not page["more"]:
+                return items, prefixes
+            start = page.get("next") or items[-1]
+
+    shown = listed()
+    assert any(shown)
+    for n in range(0, 120, 3):
+        ann.delete(f"d{n // 50}/{n:03}")
+    ann.set("d1/new", 1)
+    sizes: list[int] = []
+    entries = as_of.Collecting.entries
+
+    def counted(self: as_of.Collecting) -> Any:
+        found = entries(self)
+        sizes.append(found.key_count)
+        return found
+
+    monkeypatch.setattr(as_of.Collecting, "entries", counted)
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 5)
+    assert listed(at="checkpoint:c") == shown
+    assert max(sizes) <= 2 * 21
+
+
 def test_below_the_floor_of_history_it_is_refused():
     with fleet_of("a", caps=Caps(log_bytes_max=3000, history_bytes_max=3000)) as fleet:
         ann = fleet["a"].agent("ann")
