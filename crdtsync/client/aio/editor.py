@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.aio.editor_tasks import Typing
+from crdtsync.client.aio.editor_tasks import BaseEditor, Typing
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.durations import Seconds
 
 
-class AsyncEditor:
+class AsyncEditor(BaseEditor):
     """One text with a replica in this process; the twin of :class:`Editor`, which describes it.
 
     It starts with ``async with`` or :meth:`attach`. Typing suspends only while too much is not sent yet, so who types
@@ -46,19 +46,6 @@ class AsyncEditor:
 
     # -- the text -------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        """How many characters it has, as :attr:`shown`."""
-        self._typing.refuse_inherited()
-        with self._state.lock:
-            return len(self._state.typed)
-
-    @property
-    def shown(self) -> str:
-        """The text as it was last read, and typed since; see :attr:`Editor.shown`."""
-        self._typing.refuse_inherited()
-        with self._state.lock:
-            return str(self._state.typed)
-
     async def read(self, *, timeout: Seconds | None = None) -> str:
         """The text with all that others wrote as far as it has come; see :meth:`Editor.read`."""
         return await self._typing.read(timeout)
@@ -84,40 +71,6 @@ class AsyncEditor:
         await self._typing.set(whole, timeout)
 
     # -- sending --------------------------------------------------------------------------------------------
-
-    @property
-    def unsent(self) -> int:
-        """How many edits were typed and are not known to be on disk; lost if this process dies."""
-        self._typing.refuse_inherited()
-        return self._state.unsent
-
-    @property
-    def unread(self) -> int:
-        """How many changes by others the next :meth:`read` takes in."""
-        self._typing.refuse_inherited()
-        return self._state.unread
-
-    @property
-    def changes(self) -> int:
-        """How many changes this editor has made out of what was typed."""
-        self._typing.refuse_inherited()
-        return self._state.outbox.changes
-
-    @property
-    def token(self) -> str | None:
-        """Names the newest change that this editor made, which is on disk; None: it has made none."""
-        self._typing.refuse_inherited()
-        return self._typing.token
-
-    @property
-    def error(self) -> CrdtSyncError | None:
-        """Why nothing is sent; see :attr:`Editor.error`."""
-        self._typing.refuse_inherited()
-        return self._state.error
-
-    def send(self) -> None:
-        """Have what is typed so far sent apart from what follows; see :meth:`Editor.send`."""
-        self._typing.send()
 
     async def flush(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> str:
         """Wait until all that was typed is on disk; the token. See :meth:`Editor.flush`."""

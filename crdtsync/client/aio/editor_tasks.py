@@ -1,4 +1,5 @@
-"""What an editor does in the background: one task sends what is typed, another is told what others write.
+"""What an editor does in the background: one task sends what is typed, another is told what others write; and what all
+editors tell of that.
 
 :class:`AsyncEditor` is the face of it under asyncio, :class:`Editor` of one in a thread of its own.
 """
@@ -169,11 +170,10 @@ class Typing:
     # -- sending --------------------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Have what is typed so far sent apart from what follows."""
+        """Have what is typed so far sent apart from what follows. From any thread."""
         self.refuse_ended()
         with self.state.lock:
             self.state.cut()
-            self.kick()
 
     async def flush(self, w: WriteConcern, timeout: Seconds | None) -> str:
         """Wait until all that was typed is on disk."""
@@ -430,3 +430,60 @@ class Typing:
         self._move()
         if tasks:
             await asyncio.wait(tasks)
+
+
+class BaseEditor:
+    """What an editor tells, and does at once, under asyncio and among threads."""
+
+    key: str
+    _typing: Typing
+    _state: Editing
+
+    def __len__(self) -> int:
+        """How many characters it has, as :attr:`shown`."""
+        self._typing.refuse_inherited()
+        with self._state.lock:
+            return len(self._state.typed)
+
+    @property
+    def shown(self) -> str:
+        """The text as it was last read, and typed since: what positions mean."""
+        self._typing.refuse_inherited()
+        with self._state.lock:
+            return str(self._state.typed)
+
+    @property
+    def unsent(self) -> int:
+        """How many edits were typed and are not known to be on disk; lost if this process dies."""
+        self._typing.refuse_inherited()
+        return self._state.unsent
+
+    @property
+    def unread(self) -> int:
+        """How many changes by others the next ``read`` takes in."""
+        self._typing.refuse_inherited()
+        return self._state.unread
+
+    @property
+    def changes(self) -> int:
+        """How many changes this editor has made out of what was typed."""
+        self._typing.refuse_inherited()
+        return self._state.outbox.changes
+
+    @property
+    def token(self) -> str | None:
+        """Names the newest change that this editor made, which is on disk; None: it has made none."""
+        self._typing.refuse_inherited()
+        return self._typing.token
+
+    @property
+    def error(self) -> CrdtSyncError | None:
+        """Why nothing is sent; None: nothing is wrong, or the daemon is away and will be back."""
+        self._typing.refuse_inherited()
+        return self._state.error
+
+    def send(self) -> None:
+        """Have what is typed so far sent apart from what follows, so that others see the text as it is now; without
+        waiting for it. Of itself an editor sends as often as the daemon takes it.
+        """
+        self._typing.send()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from crdtsync.client.aio.client import AsyncSession
 from crdtsync.client.aio.connection import AsyncConnection
-from crdtsync.client.aio.editor_tasks import Typing
+from crdtsync.client.aio.editor_tasks import BaseEditor, Typing
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _JOIN_S = 10.0
 
 
-class Editor:
+class Editor(BaseEditor):
     """A text with a replica in this process. Any thread may use it.
 
     Typing (:meth:`insert`, :meth:`append`, :meth:`delete`, :meth:`replace`, :meth:`set`) changes that replica and
@@ -68,30 +68,17 @@ class Editor:
         ours = AsyncConnection(connection.paths, *names)
         ours.wait_s = timeout_s  # there was a daemon when the client attached: should it be away, it is soon back
         inner = AsyncSession(ours, timeout_s, session.overrides)
-        self._inner = Typing(inner, ours, key, on_change, timeout_s, session.memory)
-        self._state = self._inner.state
+        self._typing = Typing(inner, ours, key, on_change, timeout_s, session.memory)
+        self._state = self._typing.state
         self._thread = Thread(target=self._run, name=f"editor of {key!r}", daemon=True)
         self._thread.start()
         try:
-            self._call(self._inner.attach())
+            self._call(self._typing.attach())
         except BaseException:
             self._stop()
             raise
 
     # -- the text -------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """How many characters it has, as :attr:`shown`."""
-        self._inner.refuse_inherited()
-        with self._state.lock:
-            return len(self._state.typed)
-
-    @property
-    def shown(self) -> str:
-        """The text as it was last read, and typed since: what positions mean."""
-        self._inner.refuse_inherited()
-        with self._state.lock:
-            return str(self._state.typed)
 
     def read(self, *, timeout: Seconds | None = None) -> str:
         """The text with all that others wrote as far as it has come; positions mean this one from now on.
@@ -102,13 +89,13 @@ class Editor:
         :raises Timeout: it had, and the daemon did not say in time what it is.
         """
         state = self._state
-        self._inner.refuse_ended()
+        self._typing.refuse_ended()
         if not state.must_ask and not state.unread:
             limit_s(timeout, self._timeout_s)
             return self.shown
         if current_thread() is self._thread:
-            return self._inner.read_now()
-        return self._call(self._inner.read(timeout))
+            return self._typing.read_now()
+        return self._call(self._typing.read(timeout))
 
     def insert(self, position: int, text: str, *, timeout: Seconds | None = None) -> None:
         """Insert ``text`` before the character at ``position``.
@@ -127,7 +114,7 @@ class Editor:
         self._make_room(timeout)
         with state.lock:
             if not state.is_open:
-                self._inner.refuse_typing()
+                self._typing.refuse_typing()
             end = len(state.typed)
             state.typed.edit(end, end, text)
             self._kick()
@@ -148,7 +135,7 @@ class Editor:
         self._make_room(timeout)
         with self._state.lock:
             if not self._state.is_open:
-                self._inner.refuse_typing()
+                self._typing.refuse_typing()
             self._state.replace_all(whole)
             self._kick()
 
@@ -156,7 +143,7 @@ class Editor:
         self._make_room(timeout)
         with self._state.lock:
             if not self._state.is_open:
-                self._inner.refuse_typing()
+                self._typing.refuse_typing()
             self._state.typed.edit(start, end, text)
             self._kick()
 
@@ -166,50 +153,12 @@ class Editor:
             limit_s(timeout, self._timeout_s)
         if state.error is None and not state.is_full:
             return
-        self._inner.refuse_ended()
+        self._typing.refuse_ended()
         if state.is_full and current_thread() is self._thread:
             raise InvalidRequest("the editor's own callback cannot wait until there is room to type more")
-        self._call(self._inner.have_room(timeout))
+        self._call(self._typing.have_room(timeout))
 
     # -- sending --------------------------------------------------------------------------------------------
-
-    @property
-    def unsent(self) -> int:
-        """How many edits were typed and are not known to be on disk; lost if this process dies."""
-        self._inner.refuse_inherited()
-        return self._state.unsent
-
-    @property
-    def unread(self) -> int:
-        """How many changes by others the next :meth:`read` takes in."""
-        self._inner.refuse_inherited()
-        return self._state.unread
-
-    @property
-    def changes(self) -> int:
-        """How many changes this editor has made out of what was typed."""
-        self._inner.refuse_inherited()
-        return self._state.outbox.changes
-
-    @property
-    def token(self) -> str | None:
-        """Names the newest change that this editor made, which is on disk; None: it has made none."""
-        self._inner.refuse_inherited()
-        return self._inner.token
-
-    @property
-    def error(self) -> CrdtSyncError | None:
-        """Why nothing is sent; None: nothing is wrong, or the daemon is away and will be back."""
-        self._inner.refuse_inherited()
-        return self._state.error
-
-    def send(self) -> None:
-        """Have what is typed so far sent apart from what follows, so that others see the text as it is now; without
-        waiting for it. Of itself an editor sends as often as the daemon takes it.
-        """
-        self._inner.refuse_ended()
-        with self._state.lock:
-            self._state.cut()
 
     def flush(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> str:
         """Wait until all that was typed before is on disk; with ``w`` (a number, ``"majority"``, ``"all"``) on so many
@@ -218,10 +167,10 @@ class Editor:
         :raises Timeout: it is not in time. It is kept, and sent as soon as there is a daemon.
         :raises Refused: the daemon does not take it; see :meth:`discard`.
         """
-        self._inner.refuse_ended()
+        self._typing.refuse_ended()
         if current_thread() is self._thread:
             raise InvalidRequest("the editor's own callback cannot wait until all is sent")
-        token = self._call(self._inner.flush(w, timeout))
+        token = self._call(self._typing.flush(w, timeout))
         if self.token is not None:
             self._horizon.watched(self._space, id(self), self.token)  # the client has seen that
         return token
@@ -235,8 +184,8 @@ class Editor:
         :raises Timeout: the daemon did not say in time what it has.
         :raises Refused: it does not let the text be read; typing raises that too, until :meth:`flush` finds otherwise.
         """
-        self._inner.refuse_ended()
-        return self._call(self._inner.discard(timeout))
+        self._typing.refuse_ended()
+        return self._call(self._typing.discard(timeout))
 
     def close(self, *, timeout: Seconds | None = None) -> None:
         """Send what is typed, wait until it is on disk, and end. It has ended even if this raises one of these, as it
@@ -247,7 +196,7 @@ class Editor:
         :raises Timeout: what :attr:`unsent` counts is not on disk, and lost.
         :raises Refused: the daemon does not take it; likewise.
         """
-        if self._inner.is_inherited:
+        if self._typing.is_inherited:
             return
         limit_s(timeout, self._timeout_s)
         if current_thread() is self._thread:
@@ -255,13 +204,13 @@ class Editor:
         with self._closing:
             try:
                 if not self._is_stopped:
-                    self._call(self._inner.close(timeout))
+                    self._call(self._typing.close(timeout))
             except CrdtSyncError:
-                if self._inner.failure is None:
+                if self._typing.failure is None:
                     raise
             self._stop()
-        if self._inner.failure is not None:
-            raise self._inner.failure
+        if self._typing.failure is not None:
+            raise self._typing.failure
 
     def __enter__(self) -> Self:
         return self
@@ -277,9 +226,9 @@ class Editor:
     # -- its thread -----------------------------------------------------------------------------------------
 
     def _kick(self) -> None:
-        if not self._inner.is_busy:
-            self._inner.is_busy = True
-            self._loop.call_soon_threadsafe(self._inner.kick)
+        if not self._typing.is_busy:
+            self._typing.is_busy = True
+            self._loop.call_soon_threadsafe(self._typing.kick)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         with self._gate:
@@ -306,7 +255,7 @@ class Editor:
     def _stop(self) -> None:
         """End the thread; once more does nothing."""
         with suppress(DaemonUnavailable):
-            self._call(self._inner.hang_up())
+            self._call(self._typing.hang_up())
         with suppress(RuntimeError):  # it has stopped
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN_S)
