@@ -16,8 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from crdtsyncd.devfleet.layout import Place
-from crdtsyncd.devfleet.observer import Record
+from crdtsyncd.devfleet.layout import NodePlace
+from crdtsyncd.devfleet.observer import KeyRecord
 from crdtsyncd.devfleet.process import Member
 
 from crdtsync import Client
@@ -204,7 +204,7 @@ def await_screen(terminal: int, pattern: bytes) -> None:
 
 def observer(number: int, peers: int, *, is_up: bool = True) -> SimpleNamespace:
     """What the screen is drawn from."""
-    member = Member(Place(number, Path("/tmp/cs-abcdefgh"), 7420))
+    member = Member(NodePlace(number, Path("/tmp/cs-abcdefgh"), 7420))
     member.pid, member.is_ready = (4000 + number, True) if is_up else (None, False)
     member.fault = "killed by SIGKILL; it last said: " + "something long " * 20
     others = [n for n in range(1, peers + 1) if n != number]
@@ -216,7 +216,7 @@ def observer(number: int, peers: int, *, is_up: bool = True) -> SimpleNamespace:
     }
     now = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
     keys = ["plan/goal", "a/very/long/key/" * 8, *(f"k{n}" for n in range(40))]
-    records = {key: Record(key, '"ship"  ≠  "wait"', True, "researcher", "node-1", now, "v1") for key in keys}
+    records = {key: KeyRecord(key, '"ship"  ≠  "wait"', True, "researcher", "node-1", now, "v1") for key in keys}
     return SimpleNamespace(member=member, status=status if is_up else None, is_silent=False, records=records)
 
 

@@ -9,7 +9,7 @@ from crdtsyncd.storage.open_database import ENDINGS
 
 if TYPE_CHECKING:
     from crdtsyncd.storage.database import Store
-    from crdtsyncd.storage.journal.file import State
+    from crdtsyncd.storage.journal.file import JournalState
 
     from crdtsync.core.storage.interface import Batch
     from tests.simulator.hosts import Host
@@ -59,7 +59,7 @@ class _Flushes:
         if self._is_full():
             self._drop(*TABLES)
 
-    def say(self, state: State) -> None:
+    def say(self, state: JournalState) -> None:
         self._say(state)
         if self._is_full():
             self._drop(*TABLES)

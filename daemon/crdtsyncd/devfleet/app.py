@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd import terminal
-from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, Place, prepared
+from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, NodePlace, prepared
 from crdtsyncd.devfleet.process import Member, stop_all
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def cluster(nodes: int, directory: Path | None, demo: bool) -> None:
 class _Cluster:
     """The daemons and what follows them."""
 
-    def __init__(self, places: list[Place], *, demo: bool) -> None:
+    def __init__(self, places: list[NodePlace], *, demo: bool) -> None:
         self._places = places
         self._demo = demo
         self._members = [Member(place) for place in places]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
-    from crdtsyncd.devfleet.layout import Place
+    from crdtsyncd.devfleet.layout import NodePlace
 
     from crdtsync.client import AsyncClient
 
@@ -45,7 +45,7 @@ async def _note(client: AsyncClient, turn: int) -> None:
 AGENTS: dict[str, Act] = {"planner": _plan, "researcher": _find, "critic": _note}
 
 
-async def run(places: list[Place]) -> None:
+async def run(places: list[NodePlace]) -> None:
     """Let them write until cancelled, each at a node of its own if there are enough."""
     agents = enumerate(AGENTS.items())
     async with asyncio.TaskGroup() as group:
@@ -53,7 +53,7 @@ async def run(places: list[Place]) -> None:
             group.create_task(_live(name, act, places[number % len(places)]))
 
 
-async def _live(name: str, act: Act, place: Place) -> None:
+async def _live(name: str, act: Act, place: NodePlace) -> None:
     from crdtsync.client import AsyncClient
 
     turns = count(1)

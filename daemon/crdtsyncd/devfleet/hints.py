@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crdtsyncd.devfleet.layout import Place
+    from crdtsyncd.devfleet.layout import NodePlace
 
 
 def command_line() -> str:
@@ -20,7 +20,7 @@ def command_line() -> str:
     return shlex.quote(os.path.relpath(program) if program.is_relative_to(Path.cwd()) else str(program))
 
 
-def commands(places: list[Place], width: int | None = None) -> list[str]:
+def commands(places: list[NodePlace], width: int | None = None) -> list[str]:
     """What to try: write on the first node, read on the last; on narrow screens one thing a line."""
     program = command_line()
     writer, reader = (shlex.quote(str(place.socket)) for place in (places[0], places[-1]))

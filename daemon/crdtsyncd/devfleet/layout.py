@@ -25,7 +25,7 @@ class ClusterError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """The files and the address of one node."""
 
     number: int
@@ -57,7 +57,7 @@ class Place:
         """Where its peers reach it."""
         return f"ws://127.0.0.1:{self.port}"
 
-    def write_config(self, everyone: list[Place]) -> None:
+    def write_config(self, everyone: list[NodePlace]) -> None:
         """Write the settings: every node dials every other, so that one that comes back is met at once."""
         settings = {
             "node_name": self.name,
@@ -73,7 +73,7 @@ class Place:
 
 
 @contextmanager
-def prepared(nodes: int, directory: Path | None) -> Iterator[list[Place]]:
+def prepared(nodes: int, directory: Path | None) -> Iterator[list[NodePlace]]:
     """The places of ``nodes`` nodes, in ``directory`` or a temporary one that is removed at the end.
 
     :raises ClusterError: the directory cannot be used, or another cluster uses it.
@@ -86,7 +86,7 @@ def prepared(nodes: int, directory: Path | None) -> Iterator[list[Place]]:
                 f"{longest} is too long for a socket, whose path may have {SOCKET_PATH_BYTES_MAX} bytes: "
                 "choose a shorter --dir"
             )
-        places = [Place(number, root, port) for number, port in enumerate(_reserved(stack, nodes), 1)]
+        places = [NodePlace(number, root, port) for number, port in enumerate(_reserved(stack, nodes), 1)]
         for place in places:
             place.write_config(places)
         yield places
@@ -130,7 +130,7 @@ def _reserved(stack: ExitStack, count: int) -> list[int]:
     return ports
 
 
-def last_log_line(place: Place) -> str:
+def last_log_line(place: NodePlace) -> str:
     """The last thing that a node's daemon said, as a person reads it; empty if nothing."""
     with suppress(OSError), place.log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
 from crdtsyncd.devfleet.observer import POLL_S
-from crdtsyncd.devfleet.state import State, state_of
+from crdtsyncd.devfleet.state import MemberState, state_of
 from crdtsyncd.wording import counted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def show(observers: list[Observer]) -> None:
         await asyncio.sleep(POLL_S)
 
 
-def _line(state: State) -> str | None:
+def _line(state: MemberState) -> str | None:
     """What there is to say; lag is left out, for it changes with every write and back."""
     if state.is_up:
         assert state.lags is not None

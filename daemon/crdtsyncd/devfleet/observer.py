@@ -23,7 +23,7 @@ VALUE_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KeyRecord:
     """A key as one node shows it now. Nodes that hold the same of it have the same ``stamp``."""
 
     key: str
@@ -42,7 +42,7 @@ class Observer:
         self.member = member
         self.status: dict[str, Any] | None = None  # Any: as docs/reference/agent-protocol.md has it
         self.is_silent = False
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, KeyRecord] = {}
         self._touched: dict[str, None] = {}
 
     async def run(self) -> None:
@@ -115,12 +115,12 @@ class Observer:
         stamp = (event.time, event.agent, event.node)
         old = self.records.get(event.key)
         if old is None or old.time <= event.time:
-            record = Record(
+            record = KeyRecord(
                 event.key, f"+ {short(value)}", False, event.agent or "", event.node or "", event.time, stamp
             )
             self._put(event.key, record)
 
-    def _put(self, key: str, record: Record | None) -> None:
+    def _put(self, key: str, record: KeyRecord | None) -> None:
         self.records.pop(key, None)
         if record is not None:
             self.records[key] = record
@@ -128,9 +128,9 @@ class Observer:
                 del self.records[next(iter(self.records))]
 
 
-def newest(observers: Iterable[Observer], count: int) -> list[Record]:
+def newest(observers: Iterable[Observer], count: int) -> list[KeyRecord]:
     """The keys written last, newest first, each as the node shows it that has the newest of it."""
-    best: dict[str, Record] = {}
+    best: dict[str, KeyRecord] = {}
     for observer in filter(is_answering, observers):
         for record in observer.records.values():
             if record.key not in best or best[record.key].time < record.time:
@@ -146,10 +146,10 @@ def short(value: object) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
-def _record(entry: Entry) -> Record:
+def _record(entry: Entry) -> KeyRecord:
     values = [entry.value, *(sibling.value for sibling in entry.siblings)]
     newest_time = max((e.time for e in (entry, *entry.siblings) if e.time is not None), default=datetime.min)  # noqa: DTZ901
-    return Record(
+    return KeyRecord(
         entry.key,
         "  ≠  ".join(short(value) for value in values),
         len(values) > 1,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crdtsyncd.cli.commands.together.children import end_with_parent
-from crdtsyncd.devfleet.layout import ClusterError, Place, last_log_line
+from crdtsyncd.devfleet.layout import ClusterError, NodePlace, last_log_line
 
 READY_TIMEOUT_S = 90.0
 READY_POLL_S = 0.02
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 12.0
 class Member:
     """One node's daemon. ``pid`` is None while it does not run; ``fault`` says how it ended last."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: NodePlace) -> None:
         self.place = place
         self.pid: int | None = None
         self.is_ready = False

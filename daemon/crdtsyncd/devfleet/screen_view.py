@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from crdtsyncd import terminal
 from crdtsyncd.devfleet.hints import commands
-from crdtsyncd.devfleet.observer import POLL_S, Record, is_answering, newest
-from crdtsyncd.devfleet.state import State, state_of
+from crdtsyncd.devfleet.observer import POLL_S, KeyRecord, is_answering, newest
+from crdtsyncd.devfleet.state import MemberState, state_of
 from crdtsyncd.wording import span
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -69,7 +69,7 @@ def draw(observers: list[Observer], uptime_s: float, width: int, height: int) ->
     return Group(*parts)
 
 
-def _title(states: list[State], uptime_s: float, width: int) -> Text:
+def _title(states: list[MemberState], uptime_s: float, width: int) -> Text:
     up = sum(state.is_up for state in states)
     left = f"crdtsync cluster, {up} of {len(states)} nodes up, {span(uptime_s)}"
     right = "Ctrl-C stops it"
@@ -84,7 +84,7 @@ def _table() -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=False)
 
 
-def _nodes(states: list[State], width: int) -> Table:
+def _nodes(states: list[MemberState], width: int) -> Table:
     names = [state.name for state in states]
     table = _table()
     table.add_column("NODE", no_wrap=True)
@@ -99,7 +99,7 @@ def _nodes(states: list[State], width: int) -> Table:
     return table
 
 
-def _node_cells(state: State) -> list[Text]:
+def _node_cells(state: MemberState) -> list[Text]:
     colour = _COLOURS.get(state.condition, "red")
     figures = [f"{state.keys:,}", f"{state.changes:,}"] if state.is_up else ["", ""]
     conflicts = Text(f"{state.conflicts:,}" if state.is_up else "", style="yellow bold" if state.conflicts else "")
@@ -107,7 +107,7 @@ def _node_cells(state: State) -> list[Text]:
     return [Text(state.name, style="bold"), Text(state.condition, style=colour), *map(Text, [pid, *figures]), conflicts]
 
 
-def _lags(state: State, names: list[str]) -> list[Text]:
+def _lags(state: MemberState, names: list[str]) -> list[Text]:
     return [Text("") if name == state.name or state.lags is None else _lag(state.lags.get(name)) for name in names]
 
 
@@ -117,7 +117,7 @@ def _lag(lag: int | None) -> Text:
     return Text(f"lag {lag:,}", style="yellow" if lag else "dim")
 
 
-def _lag_summary(state: State, names: list[str]) -> Text:
+def _lag_summary(state: MemberState, names: list[str]) -> Text:
     if state.lags is None:
         return Text("")
     linked = [lag for lag in state.lags.values() if lag is not None]
@@ -126,7 +126,7 @@ def _lag_summary(state: State, names: list[str]) -> Text:
     return Text(f"{len(linked)}/{len(names) - 1} lag {lag:,}", style=style)
 
 
-def _notes(states: list[State], lines_max: int) -> list[RenderableType]:
+def _notes(states: list[MemberState], lines_max: int) -> list[RenderableType]:
     """Why a node is down, and alarms: a line each."""
     notes = [(_fault(state), "red") for state in states if state.fault and not state.is_up]
     notes += [(f"{state.name}: ALARM {alarm}", "red bold") for state in states for alarm in state.alarms]
@@ -136,14 +136,14 @@ def _notes(states: list[State], lines_max: int) -> list[RenderableType]:
     return [Text(note, style=style, no_wrap=True, overflow="ellipsis") for note, style in notes[: max(0, lines_max)]]
 
 
-def _fault(state: State) -> str:
+def _fault(state: MemberState) -> str:
     if state.condition != "down":
         return f"{state.name}: {state.fault}"
     left_s = max(1, math.ceil(state.restart_at_s - time.monotonic()))
     return f"{state.name}: back in {left_s} s; {state.fault}"
 
 
-def _keys(records: list[Record], observers: list[Observer], width: int) -> Table:
+def _keys(records: list[KeyRecord], observers: list[Observer], width: int) -> Table:
     """One row a key; the value gets what room the others leave."""
     table = _table()
     is_wide = width >= NARROW_CHARS
@@ -167,7 +167,7 @@ def _keys(records: list[Record], observers: list[Observer], width: int) -> Table
     return table
 
 
-def _held(record: Record, observers: list[Observer]) -> Text:
+def _held(record: KeyRecord, observers: list[Observer]) -> Text:
     """A mark for each node: it shows the same (●), something else or nothing (○), or does not answer (·)."""
     marks = Text()
     for observer in observers:

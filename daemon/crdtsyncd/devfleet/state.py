@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MemberState:
     """``lags`` says by peer how many changes it has not confirmed yet; None for one that is not connected."""
 
     name: str
@@ -30,18 +30,18 @@ class State:
         return self.lags is not None
 
 
-def state_of(observer: Observer) -> State:
+def state_of(observer: Observer) -> MemberState:
     """How a member is now."""
     member, status = observer.member, observer.status
     name = member.place.name
     if member.pid is None:
-        return State(name, "down", None, fault=member.fault, restart_at_s=member.restart_at_s)
+        return MemberState(name, "down", None, fault=member.fault, restart_at_s=member.restart_at_s)
     if status is None and member.is_ready and observer.is_silent:
-        return State(name, "silent", member.pid, fault="it runs, and does not answer")
+        return MemberState(name, "silent", member.pid, fault="it runs, and does not answer")
     if status is None or not member.is_ready:
-        return State(name, "starting", member.pid, fault=member.fault)
+        return MemberState(name, "starting", member.pid, fault=member.fault)
     spaces = status["spaces"]
-    return State(
+    return MemberState(
         name,
         str(status["node"]["state"]),
         member.pid,

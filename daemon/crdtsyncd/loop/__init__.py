@@ -20,7 +20,7 @@ Modules:
 - ``agent_socket``: the agents' unix socket: fair turns, bounded buffers
 - ``agent_budget``: what each user of the host may take of it: connections, room for large requests
 - ``write_gate``: makes those wait who write faster than rows come into their tables
-- ``join_waiting_room``: connections of nodes that ask to be let in
+- ``pending_joins``: connections of nodes that ask to be let in
 - ``recovery``: what follows a failed step or commit
 - ``replay_quarantine``: gives the core again what fits into no table
 - ``housekeeping``: looks at disk, memory and usage from time to time

@@ -15,7 +15,7 @@ class Owing(Protocol):
         """When the next one is due, on the loop's clock; None: none is owed."""
 
 
-class Acks:
+class AckTimer:
     """Looked after following each turn; see :meth:`mind`. ``send`` sends those that are due."""
 
     def __init__(self, send: Callable[[], None]) -> None:

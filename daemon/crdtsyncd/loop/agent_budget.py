@@ -55,7 +55,7 @@ class Shares:
             del self._held[uid]
 
 
-class Places:
+class AgentPlaces:
     """The connections of agents. ``own_uid``: whose process this is."""
 
     def __init__(self, agents_max: int, own_uid: int) -> None:

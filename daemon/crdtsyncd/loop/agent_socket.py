@@ -78,7 +78,7 @@ def _is_local(path: object, uid: int, gids: set[int]) -> bool:
     return uid == about.st_uid or about.st_gid in gids
 
 
-class Sink(Protocol):
+class AgentSink(Protocol):
     """Where the agents' connections report to."""
 
     def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
@@ -124,7 +124,7 @@ class AgentConnection(asyncio.BufferedProtocol):
     far as there is room (:class:`crdtsyncd.loop.agent_budget.LargeRequests`). Else it is read no further.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: AgentSink) -> None:
         self._sink = sink
         self._reader = FrameReader(AGENT_FRAME_BYTES_MAX, HELLO_BYTES_MAX)
         self._backlog: deque[bytes] = deque()

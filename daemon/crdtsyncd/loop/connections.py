@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crdtsyncd.loop.agent_budget import Places
+from crdtsyncd.loop.agent_budget import AgentPlaces
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.security.peer_identity import DUPLICATE
 from crdtsyncd.telemetry.event_log import log
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Connections:
     """Who is connected. A number names one connection of this process, and is never used again."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: AgentPlaces) -> None:
         self.places = places
         self.agents: dict[int, AgentConnection] = {}
         self._uids: dict[int, int] = {}

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING
 
 from crdtsyncd.backup.backup import Backups
 from crdtsyncd.backup.set_database_aside import OpenStore, begin, set_aside
-from crdtsyncd.loop.ack_timer import Acks
-from crdtsyncd.loop.agent_budget import LargeRequests, Places
+from crdtsyncd.loop.ack_timer import AckTimer
+from crdtsyncd.loop.agent_budget import AgentPlaces, LargeRequests
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.connections import Connections, write_replies
 from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.host_services import services
 from crdtsyncd.loop.housekeeping import Housekeeping
-from crdtsyncd.loop.join_waiting_room import Doorstep
+from crdtsyncd.loop.pending_joins import PendingJoins
 from crdtsyncd.loop.recovery import Recovery
 from crdtsyncd.loop.replay_quarantine import look
-from crdtsyncd.loop.turn_timer import Planner
+from crdtsyncd.loop.turn_timer import TurnTimer
 from crdtsyncd.loop.write_gate import WriteGate
-from crdtsyncd.security.peer_identity import Credentials, Guest
+from crdtsyncd.security.peer_identity import Credentials, PeerIdentity
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.storage.wal_checkpoint import WalCheckpoints
@@ -105,11 +105,11 @@ class Driver:
         self.early_chores: list[Chore] = []
         """Those that came before there was somebody for them."""
         self.on_chore: Callable[[Chore], None] = self.early_chores.append
-        self._doorstep = Doorstep(self.feed, self._bound)
+        self._joins = PendingJoins(self.feed, self._bound)
         settle = lambda: self._store.settle()  # noqa: E731, PLW0108  # it may be another one by then
         self._backups = Backups(store.path, self._about, config.free_bytes_min, settle)
         self._offered = services(self.exposition, self._backups)
-        self._connections = Connections(Places(config.agents_max, os.geteuid()))
+        self._connections = Connections(AgentPlaces(config.agents_max, os.geteuid()))
         self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
         self._gate = WriteGate(lambda: self._store)
@@ -120,8 +120,8 @@ class Driver:
         self._node = self._make_node()
         gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
         self._flush_due: asyncio.Handle | None = None
-        self._planner = Planner(self.feed, self._due, self.times)
-        self._acks = Acks(self._acknowledge)
+        self._planner = TurnTimer(self.feed, self._due, self.times)
+        self._acks = AckTimer(self._acknowledge)
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
         self._is_delivering = False
         self._met_meanwhile: list[Event] = []
@@ -182,7 +182,7 @@ class Driver:
         return None if self.is_over or self._flush_due is not None else self._node
 
     def fail(self, error: CrdtSyncError) -> None:
-        """See :class:`crdtsyncd.storage.wal_checkpoint.Owner`: it must start over from what is on disk."""
+        """See :class:`crdtsyncd.storage.wal_checkpoint.StoreOwner`: it must start over from what is on disk."""
         log("storage_failed", level="error", reason=error.message)
         if not self.failed.done():
             self.failed.set_result(error.message)
@@ -268,7 +268,7 @@ class Driver:
             gc.freeze()  # as above: 100,000 entries that come at once set off collections of 0.1 s and more
 
     def let_out(self, ready: Ready) -> None:
-        """See :class:`crdtsyncd.loop.recovery.Owner`, as for the next ones."""
+        """See :class:`crdtsyncd.loop.recovery.NodeOwner`, as for the next ones."""
         self.deliver(ready)
         self._announce(ready)
 
@@ -304,7 +304,7 @@ class Driver:
     # -- agents --------------------------------------------------------------------------------------------------
 
     def agent_opened(self, connection: AgentConnection, user: User, pid: int) -> int:
-        """See :class:`crdtsyncd.loop.agent_socket.Sink`, as for all of these."""
+        """See :class:`crdtsyncd.loop.agent_socket.AgentSink`, as for all of these."""
         conn = self._connections.add_agent(connection, user.uid)
         self.feed(AgentOpened(conn, user.uid, pid, user.gids, user.is_local))
         return conn
@@ -333,12 +333,12 @@ class Driver:
         return self._gate.lets_through(connection, then)
 
     def is_turn_full(self) -> bool:
-        """See :class:`crdtsyncd.loop.agent_socket.Sink`."""
+        """See :class:`crdtsyncd.loop.agent_socket.AgentSink`."""
         times = self.times
         return bool(times.since_s) and times.clock() - times.since_s > FULL_TURN_S
 
     def rows_moved(self) -> None:
-        """See :class:`crdtsyncd.storage.wal_checkpoint.Owner`. Whoever waited for their end goes first."""
+        """See :class:`crdtsyncd.storage.wal_checkpoint.StoreOwner`. Whoever waited for their end goes first."""
         if self._gate.is_closed and not self._store.is_crowded:
             self.feed(Tick())
             self._gate.open()
@@ -366,17 +366,17 @@ class Driver:
     # -- peers ---------------------------------------------------------------------------------------------------
 
     def peer_opened(self, connection: PeerConnection) -> int:
-        """See :class:`crdtsyncd.peers.websocket_peer.Sink`, as for all of these."""
+        """See :class:`crdtsyncd.peers.websocket_peer.PeerSink`, as for all of these."""
         conn = self._connections.add_peer(connection)
         if connection.joins:
-            self._doorstep.opened(conn, connection)
+            self._joins.opened(conn, connection)
         else:
             self.feed(PeerOpened(conn, connection.url, connection.dialled, connection.node))
         return conn
 
     def peer_frame(self, conn: int, data: bytes) -> None:
-        if conn in self._doorstep:
-            self._doorstep.asked(conn, self._peers[conn], data)
+        if conn in self._joins:
+            self._joins.asked(conn, self._peers[conn], data)
         else:
             node, is_counted = self._node, self._gate.is_counting
             rows = node.rows_to_write
@@ -391,7 +391,7 @@ class Driver:
     def credentials(self) -> Credentials | None:
         return self.trust.credentials()
 
-    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
+    def recognise(self, certificate: bytes | None, asked: str) -> PeerIdentity:
         return self.trust.recognise(certificate, asked)
 
     def space_groups(self) -> list[frozenset[str]]:
@@ -404,7 +404,7 @@ class Driver:
 
     def peer_closed(self, conn: int, reason: str) -> None:
         self._gate.forget(self._peers.pop(conn, None))
-        self._doorstep.closed(conn)
+        self._joins.closed(conn)
         self.feed(PeerClosed(conn, reason))
 
     def peer_count(self) -> int:
@@ -506,7 +506,7 @@ class Driver:
 
     @property
     def is_over(self) -> bool:
-        """See :class:`crdtsyncd.storage.wal_checkpoint.Owner`, as for the next."""
+        """See :class:`crdtsyncd.storage.wal_checkpoint.StoreOwner`, as for the next."""
         return self._is_stopped or self.failed.done()
 
     def recover_rows(self, error: RowsRefused) -> None:

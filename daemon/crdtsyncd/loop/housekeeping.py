@@ -12,7 +12,7 @@ from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.memory_release import MemoryGuard
 from crdtsyncd.loop.process_usage import shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
-from crdtsyncd.storage.wal_checkpoint import Owner, WalCheckpoints
+from crdtsyncd.storage.wal_checkpoint import StoreOwner, WalCheckpoints
 from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.growth_rate import Growth
 from crdtsyncd.telemetry.turn_times import TurnTimes
@@ -36,7 +36,7 @@ RELEASE_INTERVAL_S = 0.05
 SUM_INTERVAL_S = 0.02
 
 
-class House(Owner, Protocol):
+class House(StoreOwner, Protocol):
     """What is kept in order: the driver."""
 
     times: TurnTimes

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.core.node import Node
 
 
-class Owner(Protocol):
+class NodeOwner(Protocol):
     """Whose node it is: the driver."""
 
     @property
@@ -54,7 +54,7 @@ class Owner(Protocol):
 class Recovery:
     """Of one driver."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: NodeOwner) -> None:
         self._owner = owner
 
     def step_failed(self, event: Event, error: Exception) -> None:

@@ -25,7 +25,7 @@ class Due(Protocol):
         """When time alone calls for a turn, on the monotonic clock; None: never."""
 
 
-class Planner:
+class TurnTimer:
     """Feeds ticks, and gives agents' connections their turns. ``due`` gives None once there are no more turns, and
     while one is about to begin, which is followed by :meth:`plan_soon`.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsyncd.config.host_port import PLAIN_JOINS_NONE, is_loopback, split_address
 from crdtsyncd.loop.driver import Driver, operators
 from crdtsyncd.peers.dial_member import dial_member_forever
-from crdtsyncd.peers.dial_planner import Mesh
+from crdtsyncd.peers.dial_planner import DialPlanner
 from crdtsyncd.peers.join_at_start import JoinAtStart, tell_left
 from crdtsyncd.peers.join_protocol import ask_to_join
 from crdtsyncd.peers.listen import addresses, listen
@@ -58,7 +58,7 @@ class ClusterRuntime:
         self._seeds: dict[str, asyncio.Task[None]] = {}
         self._members: dict[str, asyncio.Task[None]] = {}
         self._membership = driver.trust.membership
-        self._mesh = Mesh(driver.is_node_linked, full_max=config.full_mesh_nodes_max)
+        self._mesh = DialPlanner(driver.is_node_linked, full_max=config.full_mesh_nodes_max)
         self._has_mesh = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reach: Reach | None = None

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from time import monotonic
 
-from crdtsyncd.peers.websocket_peer import AnotherAnswers, Sink, Tries, attempt, backoff_s
+from crdtsyncd.peers.websocket_peer import AnotherAnswers, PeerSink, Tries, attempt, backoff_s
 from crdtsyncd.telemetry.event_log import log
 
 IDLE_S = (0.5, 1.5)
@@ -43,7 +43,7 @@ class Detours:
 
 
 async def dial_member_forever(
-    node: str, sink: Sink, is_linked: Callable[[str], bool], addresses_of: Callable[[str], tuple[str, ...]]
+    node: str, sink: PeerSink, is_linked: Callable[[str], bool], addresses_of: Callable[[str], tuple[str, ...]]
 ) -> None:
     """Keep a connection to a member at whichever of its addresses answers; names are resolved again at each attempt.
 

@@ -11,7 +11,7 @@ ANSWER_TIMEOUT_S = 5.0
 """How long a member may not be connected before the next one in the ring is dialled too."""
 
 
-class Mesh:
+class DialPlanner:
     """Who is chosen follows from the members, and from who has not answered for a while."""
 
     def __init__(

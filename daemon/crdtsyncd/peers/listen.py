@@ -20,9 +20,9 @@ from crdtsyncd.peers.websocket_peer import (
     OPEN_TIMEOUT_S,
     Counted,
     PeerConnection,
-    Sink,
+    PeerSink,
 )
-from crdtsyncd.security.peer_identity import Guest
+from crdtsyncd.security.peer_identity import PeerIdentity
 from crdtsyncd.security.tls import name_asked_for, reason_of
 from crdtsyncd.telemetry.log_rate_limit import stranger_refused
 from websockets.asyncio.server import Server, ServerConnection
@@ -50,7 +50,7 @@ class Incoming(Counted, ServerConnection):
     It is a stranger's until :meth:`welcome`, and may send no more than :data:`STRANGER_BYTES_MAX` in all.
     """
 
-    sink: Sink
+    sink: PeerSink
     settled: asyncio.Event
     """It has been recognised, or is over: it no longer counts as one that is being opened."""
     came_from = "?"
@@ -115,7 +115,7 @@ class PeerProtocol(ServerProtocol):
 class Acceptor:
     """What the websocket library takes for the event loop's server."""
 
-    def __init__(self, sockets: list[socket.socket], sink: Sink, make: Callable[[], Incoming]) -> None:
+    def __init__(self, sockets: list[socket.socket], sink: PeerSink, make: Callable[[], Incoming]) -> None:
         self.sockets = tuple(sockets)
         self._sink = sink
         self._make = make
@@ -192,7 +192,7 @@ class Acceptor:
             raise
 
 
-async def listen(where: str | socket.socket, sink: Sink, connections_max: int) -> Server:
+async def listen(where: str | socket.socket, sink: PeerSink, connections_max: int) -> Server:
     """Accept peers on ``HOST:PORT``, or on a socket that listens already.
 
     :raises ConfigError: the port is in use, or not to be had.
@@ -269,11 +269,11 @@ async def _handle(server: Server, connection: ServerConnection, accept: Callable
         server.handler_tasks.discard(task)
 
 
-async def _serve(connection: Incoming, sink: Sink, connections_max: int) -> None:
+async def _serve(connection: Incoming, sink: PeerSink, connections_max: int) -> None:
     remote, url = connection.remote_address, _url(connection.remote_address)
     secured = connection.transport.get_extra_info("ssl_object")
     count = sink.peer_count()
-    node, joins, refusal, code = Guest("")
+    node, joins, refusal, code = PeerIdentity("")
     if secured is not None:
         node, joins, refusal, code = sink.recognise(secured.getpeercert(True), name_asked_for(secured))
     elif not is_loopback(str(remote[0]) if remote else ""):

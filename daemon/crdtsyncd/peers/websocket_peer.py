@@ -19,7 +19,7 @@ from fcntl import ioctl
 from typing import Any, NamedTuple, Protocol
 
 from crdtsyncd.peers.websocket_frames import Splitter, message_frame, whole_message
-from crdtsyncd.security.peer_identity import DUPLICATE, REMOVED_CODE, Credentials, Guest
+from crdtsyncd.security.peer_identity import DUPLICATE, REMOVED_CODE, Credentials, PeerIdentity
 from crdtsyncd.security.tls import reason_of
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import Connection
@@ -56,7 +56,7 @@ NOT_CONNECTED = (OSError, TimeoutError, InvalidHandshake, InvalidURI, Connection
 """What comes of an address that leads nowhere. ValueError: of one, given by another, that cannot be an address."""
 
 
-class Sink(Protocol):
+class PeerSink(Protocol):
     """Where the peers' connections report to."""
 
     def peer_opened(self, connection: PeerConnection) -> int:
@@ -83,7 +83,7 @@ class Sink(Protocol):
     def credentials(self) -> Credentials | None:
         """What to show other nodes, and whom to trust; None: plain text on loopback."""
 
-    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
+    def recognise(self, certificate: bytes | None, asked: str) -> PeerIdentity:
         """Who has shown this certificate (DER), asking for that name; and why it is refused."""
 
     def turn_due(self) -> int:
@@ -257,7 +257,7 @@ class PeerConnection:
         queued = struct.unpack("i", ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
         return int(transport.get_write_buffer_size()) + int(queued)
 
-    async def run(self, sink: Sink) -> str:
+    async def run(self, sink: PeerSink) -> str:
         """Pump messages both ways until the connection ends. Returns why it ended."""
         conn = sink.peer_opened(self)
         sender = asyncio.create_task(self._send_all())
@@ -350,7 +350,7 @@ class AnotherAnswers(Exception):  # what happened, which is nobody's fault here
         self.node = node
 
 
-async def dial_forever(url: str, sink: Sink) -> None:
+async def dial_forever(url: str, sink: PeerSink) -> None:
     """Keep a connection to ``url``.
 
     Full jitter over an exponentially growing delay (Brooker, 2015), until cancelled.
@@ -383,7 +383,7 @@ def backoff_s(tries: Tries) -> float:
     return random.uniform(0, min(most_s, BACKOFF_S_FIRST * 2 ** min(tries.failures, 10)))
 
 
-async def attempt(url: str, sink: Sink, tries: Tries, wanted: str = "") -> Tries:
+async def attempt(url: str, sink: PeerSink, tries: Tries, wanted: str = "") -> Tries:
     """Connect to ``url`` and stay until the connection ends. Returns how the attempts have gone by now.
 
     :raises AnotherAnswers: the node ``wanted``, if one is given, is not the one that answers.
@@ -411,7 +411,7 @@ async def attempt(url: str, sink: Sink, tries: Tries, wanted: str = "") -> Tries
 
 
 @asynccontextmanager
-async def _connected(url: str, sink: Sink) -> AsyncIterator[tuple[Outgoing, str]]:
+async def _connected(url: str, sink: PeerSink) -> AsyncIterator[tuple[Outgoing, str]]:
     credentials = sink.credentials() if url.startswith("wss:") else None
     if credentials is None and url.startswith("wss:"):
         raise TlsRefused("this node speaks plain text on loopback only (insecure_loopback), and no TLS")
@@ -436,13 +436,13 @@ async def _connected(url: str, sink: Sink) -> AsyncIterator[tuple[Outgoing, str]
         raise
 
 
-def _proven(socket: Connection, sink: Sink) -> str:
+def _proven(socket: Connection, sink: PeerSink) -> str:
     """The node whose key the other side has proven.
 
     :raises TlsRefused: it is none that may be spoken to.
     """
     secured = socket.transport.get_extra_info("ssl_object")
-    guest = sink.recognise(secured.getpeercert(True), "")
-    if guest.refusal:
-        raise TlsRefused(guest.refusal)
-    return guest.node
+    found = sink.recognise(secured.getpeercert(True), "")
+    if found.refusal:
+        raise TlsRefused(found.refusal)
+    return found.node

@@ -25,7 +25,7 @@ class Credentials(NamedTuple):
     name: str
 
 
-class Guest(NamedTuple):
+class PeerIdentity(NamedTuple):
     """``node``: who has been proven to be there. ``joins``: nobody yet, who may ask to join, and nothing else.
 
     ``code``: with what a refused one's connection is closed.

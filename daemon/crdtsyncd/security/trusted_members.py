@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from crdtsyncd.security.peer_identity import POLICY_VIOLATION, REMOVED_CODE, Credentials, Guest
+from crdtsyncd.security.peer_identity import POLICY_VIOLATION, REMOVED_CODE, Credentials, PeerIdentity
 from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.cluster.membership import NOBODY, Key, Membership
@@ -57,7 +57,7 @@ class Trust:
         self._credentials = None
 
     def credentials(self) -> Credentials | None:
-        """See :class:`crdtsyncd.peers.websocket_peer.Sink`."""
+        """See :class:`crdtsyncd.peers.websocket_peer.PeerSink`."""
         if self.is_plain:
             return None
         if self._credentials is None:
@@ -70,19 +70,19 @@ class Trust:
             self._credentials = Credentials(listening, dialling_context(self.key, trusted), name)
         return self._credentials
 
-    def recognise(self, certificate: bytes | None, asked: str) -> Guest:
-        """See :class:`crdtsyncd.peers.websocket_peer.Sink`."""
+    def recognise(self, certificate: bytes | None, asked: str) -> PeerIdentity:
+        """See :class:`crdtsyncd.peers.websocket_peer.PeerSink`."""
         from crdtsyncd.security.node_key import pin_of
         from crdtsyncd.security.tls import JOIN_NAME
 
         if asked == JOIN_NAME:
-            return Guest("", joins=True)
+            return PeerIdentity("", joins=True)
         if certificate is None:
-            return Guest("", refusal="it shows no certificate, so it is no member of this cluster")
+            return PeerIdentity("", refusal="it shows no certificate, so it is no member of this cluster")
         pin = pin_of(certificate)
         refusal, is_removed = self.membership.refusal_of(pin), self.membership.is_removed(pin)
         code = REMOVED_CODE if is_removed else POLICY_VIOLATION
-        return Guest(self.membership.node_of(pin), refusal=refusal, code=code)
+        return PeerIdentity(self.membership.node_of(pin), refusal=refusal, code=code)
 
 
 def _certificates(keys: Iterable[Key]) -> set[bytes]:

@@ -36,7 +36,7 @@ from crdtsyncd.storage.open_database import (
     remedy,
     set_up,
 )
-from crdtsyncd.storage.retry_replies import Outcomes
+from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.upkeep import Upkeep
 from crdtsyncd.storage.writer_mark import ERA_BYTES, Mark
 from crdtsyncd.storage.writes import are_many
@@ -100,7 +100,7 @@ class Store(Upkeep):
             undo.callback(os.close, self._lock)
             try:
                 self._connect(undo)
-                self._outcomes = Outcomes(self._connection)
+                self._outcomes = OutcomeTable(self._connection)
                 self._backlog = Backlog(self._connection)
                 self._may_resume = False
                 self._made_here: set[tuple[int, int]] = set()  # own writers, by space, that began in this process

@@ -25,7 +25,7 @@ PRUNED_MAX = 256
 _PUT = "INSERT OR REPLACE INTO outcomes (client, slot, number, time_ms, reply) VALUES (?, ?, ?, ?, ?)"
 
 
-class Outcomes:
+class OutcomeTable:
     """The table and how much is in it."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

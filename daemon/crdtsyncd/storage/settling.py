@@ -16,7 +16,7 @@ from crdtsyncd.storage.journal.journal import Journal
 from crdtsyncd.storage.journal.quarantine import Quarantine, RowsRefused, is_of_rows
 from crdtsyncd.storage.old_history import bring_over, is_there
 from crdtsyncd.storage.past_reads import PastReads
-from crdtsyncd.storage.retry_replies import Outcomes
+from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.writes import Writing, are_many, bring_in
 from crdtsyncd.telemetry.event_log import log
 
@@ -37,7 +37,7 @@ class Settling(PastReads):
     quarantine: Quarantine
     is_behind: bool  # whether what was read from here before is ahead of the tables, after a RowsRefused
     _journal: Journal
-    _outcomes: Outcomes
+    _outcomes: OutcomeTable
     _may_resume: bool
     _made_here: set[tuple[int, int]]
     _is_broken: bool

@@ -28,7 +28,7 @@ CHECKPOINT_PASSES_MAX = 4
 CHECKPOINT_RETRY_S = 1.0
 
 
-class Owner(Protocol):
+class StoreOwner(Protocol):
     """Whose database it is: the driver."""
 
     @property
@@ -52,7 +52,7 @@ class Owner(Protocol):
 class WalCheckpoints:
     """Looked after following each commit; see :meth:`mind`."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
         self._checkpoint: asyncio.Task[None] | None = None
         self._settling: asyncio.Handle | None = None

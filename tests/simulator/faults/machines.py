@@ -10,7 +10,7 @@ from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal import journal
 from crdtsyncd.storage.journal.file import JournalFile
 from crdtsyncd.storage.journal.journal import Journal
-from crdtsyncd.storage.retry_replies import Outcomes
+from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.writer_mark import Mark
 
 from crdtsync.causality import Writer
@@ -114,7 +114,7 @@ def the_journal_is_not_read_at_the_start(patch: Patches):
 @fault("for the second time", is_troubled=True)
 def outcomes_are_not_stored(patch: Patches):
     """After a restart a retried write is done again."""
-    patch.setattr(Outcomes, "steps", lambda self, rows: iter(()))
+    patch.setattr(OutcomeTable, "steps", lambda self, rows: iter(()))
 
 
 @fault("nodes had it on disk", keys=REGISTERS, is_troubled=True)

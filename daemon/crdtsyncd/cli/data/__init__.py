@@ -13,7 +13,7 @@ Modules:
 
 - ``json_values``: values as JSON text, both ways
 - ``ndjson``: one JSON value a line
-- ``json_path``: a value as a document that a program or a person works on
+- ``value_form``: a value as a document that a program or a person works on
 - ``kinds``: what export, import and batch know of each kind; ``fields``: what a field of a line may hold
 - ``batch_lines``: the lines of a batch file
 - ``export_records``: one key as one line of an export

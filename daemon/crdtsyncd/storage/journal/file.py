@@ -51,7 +51,7 @@ _BLOCK_BYTES = 512  # what stat(2) counts in
 _STATE = struct.Struct(f">{GENERATION_BYTES}sQ?Q")
 
 
-class State(NamedTuple):
+class JournalState(NamedTuple):
     """What the database says of the file. ``settled``: the number of the last record that the tables have.
 
     ``tick`` makes two that follow each other differ: SQLite need not write, and flush, what changes nothing.
@@ -67,14 +67,14 @@ class State(NamedTuple):
         return _STATE.pack(*self)
 
 
-def unpacked_state(data: bytes) -> State:
-    """What :meth:`State.packed` has made.
+def unpacked_state(data: bytes) -> JournalState:
+    """What :meth:`JournalState.packed` has made.
 
     :raises ValueError: it has not.
     """
     if len(data) != _STATE.size:
         raise ValueError("what it says of its journal cannot be read")
-    return State(*_STATE.unpack(data))
+    return JournalState(*_STATE.unpack(data))
 
 
 class _Header(NamedTuple):
@@ -220,7 +220,7 @@ class JournalFile:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def rows(self, state: State | None) -> tuple[int, list[bytes]]:
+    def rows(self, state: JournalState | None) -> tuple[int, list[bytes]]:
         """What the tables lack, in order, and the number of the newest record.
 
         Where records are broken that newer ones follow, what stands in their place is among them.
@@ -254,7 +254,7 @@ class JournalFile:
             raise self._unfit("is older than the database, or damaged")
         return max(newest, state.settled), _missing(content, found, state.settled)
 
-    def is_given_up(self, state: State | None) -> bool:
+    def is_given_up(self, state: JournalState | None) -> bool:
         """Whether somebody has put an empty file in its place, to go on without what it held."""
         return state is not None and not state.is_closed and self.size_bytes() == 0
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgpack
 from crdtsyncd.config.exit_status import UnfitData
-from crdtsyncd.storage.journal.file import JournalFile, State, unpacked_state
+from crdtsyncd.storage.journal.file import JournalFile, JournalState, unpacked_state
 
 from crdtsync.core.storage.interface import (
     NOTHING,
@@ -92,7 +92,7 @@ class Journal:
         self.path = path
         self._db = db
         self._file = JournalFile(path)
-        self._state: State | None = None
+        self._state: JournalState | None = None
         self._newest = 0  # the number of the last record that is pending, or was
         self._has_table = False
         self.is_ready = False  # whether commits can be added
@@ -152,7 +152,7 @@ class Journal:
         if is_wiped:
             self._file.remove()
         self._file.begin(generation, b"" if self._state is None else self._state.generation)
-        self._say(State(generation, 0, is_closed=False))
+        self._say(JournalState(generation, 0, is_closed=False))
         self._newest = 0
         self.is_ready = True
 
@@ -302,12 +302,12 @@ class Journal:
         self.untaken.clear()
         self._pending_changes = self._pending_bytes = self.untaken_changes = self.untaken_rows = 0
 
-    def _say(self, state: State) -> None:
+    def _say(self, state: JournalState) -> None:
         """Tell the database, at once and flushed."""
         self._write_state(state)
         self._state = state
 
-    def _write_state(self, state: State) -> None:
+    def _write_state(self, state: JournalState) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (META_NAME, state.packed()))
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from crdtsyncd.peers import dial_planner
-from crdtsyncd.peers.dial_planner import Mesh
+from crdtsyncd.peers.dial_planner import DialPlanner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +48,9 @@ def test_up_to_sixteen_nodes_are_all_connected():
 
 def test_another_bound_holds_for_whom_a_node_dials():
     nodes = ids(20)
-    assert len(Mesh(lambda _node: False, full_max=20).choose(nodes[0], nodes, [])) == 19
-    assert len(Mesh(lambda _node: False, full_max=19).choose(nodes[0], nodes, [])) < 19
-    assert len(Mesh(lambda _node: False, full_max=2).choose(nodes[0], nodes[:3], [])) == 1, "a ring of three"
+    assert len(DialPlanner(lambda _node: False, full_max=20).choose(nodes[0], nodes, [])) == 19
+    assert len(DialPlanner(lambda _node: False, full_max=19).choose(nodes[0], nodes, [])) < 19
+    assert len(DialPlanner(lambda _node: False, full_max=2).choose(nodes[0], nodes[:3], [])) == 1, "a ring of three"
 
 
 @pytest.mark.parametrize("count, degree_max, hops_max", [(17, 6, 3), (30, 6, 4), (100, 8, 5), (300, 10, 6)])
@@ -85,7 +85,7 @@ def test_the_nodes_of_a_space_are_connected_among_themselves():
 
 def test_who_does_not_answer_is_replaced_and_taken_back():
     nodes, linked, now = ids(30), set[str](), [0.0]
-    mesh = Mesh(linked.__contains__, lambda: now[0])
+    mesh = DialPlanner(linked.__contains__, lambda: now[0])
     first = mesh.choose(nodes[0], nodes, [])
     linked |= first - {nodes[1]}
     mesh.choose(nodes[0], nodes, [])

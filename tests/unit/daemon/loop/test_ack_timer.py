@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 import uvloop
-from crdtsyncd.loop.ack_timer import Acks
+from crdtsyncd.loop.ack_timer import AckTimer
 
 
 @dataclass
@@ -21,7 +21,7 @@ async def test_what_is_owed_is_sent_when_it_is_due_and_once() -> None:
         owing.ack_due_s = None
         sent.put_nowait(loop.time())
 
-    acks = Acks(send)
+    acks = AckTimer(send)
     acks.mind(owing)
     assert acks._timer is None, "nothing is owed"
     owing.ack_due_s = due_s = loop.time() + 0.02
@@ -42,7 +42,7 @@ async def test_what_is_due_sooner_is_not_kept_waiting_and_what_was_not_sent_is_m
             owing.ack_due_s = None
             sent.set()
 
-    acks = Acks(send)
+    acks = AckTimer(send)
     acks.mind(owing)
     owing.ack_due_s = 0.0
     acks.mind(owing)
@@ -55,7 +55,7 @@ async def test_what_is_due_sooner_is_not_kept_waiting_and_what_was_not_sent_is_m
 
 def test_it_does_with_what_the_daemons_event_loop_has_for_what_is_overdue() -> None:
     async def mind_twice() -> None:
-        owing, acks = Owing(0.0), Acks(lambda: None)
+        owing, acks = Owing(0.0), AckTimer(lambda: None)
         acks.mind(owing)
         acks.mind(owing)
         assert acks._timer is not None

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from crdtsyncd.loop.agent_socket import AgentConnection
-from crdtsyncd.loop.turn_timer import Planner
+from crdtsyncd.loop.turn_timer import TurnTimer
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.agenda import NEWS_PATIENCE_S, TURN_PATIENCE_S
@@ -44,7 +44,7 @@ class World:
         self.came = asyncio.Event()
         self.asked = 0
         self.times = TurnTimes(lambda _hold: None)
-        self.planner = Planner(self._feed, self._ask, self.times)
+        self.planner = TurnTimer(self._feed, self._ask, self.times)
 
     def _feed(self, event: Event) -> None:
         self.fed.append(event)

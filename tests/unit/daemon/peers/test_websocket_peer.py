@@ -25,7 +25,7 @@ from crdtsyncd.peers.websocket_peer import (
     attempt,
     dial_forever,
 )
-from crdtsyncd.security.peer_identity import Credentials, Guest
+from crdtsyncd.security.peer_identity import Credentials, PeerIdentity
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Origin
@@ -79,8 +79,8 @@ class Sink:
     def credentials(self) -> Credentials | None:
         return self.shown
 
-    def recognise(self, _certificate: bytes | None, _asked: str) -> Guest:
-        return Guest("")
+    def recognise(self, _certificate: bytes | None, _asked: str) -> PeerIdentity:
+        return PeerIdentity("")
 
     def turn_due(self) -> int:
         return self.due

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.data.json_path import Form
+from crdtsyncd.cli.data.value_form import ValueForm
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import TAKEOVER, TEXT
 from crdtsyncd.cli.show import output
@@ -90,7 +90,7 @@ def _answer(command: tuple[str, ...], conflict: Conflict, is_take: bool, limit_s
         if dot not in dots:
             raise _failed(f"what {command[0]!r} printed is not the dot of one of the values")
         return conflict.take(dot)
-    return Form().decode(printed, f"what {command[0]!r} printed")
+    return ValueForm().decode(printed, f"what {command[0]!r} printed")
 
 
 def _printed(command: tuple[str, ...], content: bytes, limit_s: float) -> bytes:

@@ -9,7 +9,7 @@ import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.commands.keys.update import filtered
 from crdtsyncd.cli.connect import all_entries, connect
-from crdtsyncd.cli.data.json_path import Form
+from crdtsyncd.cli.data.value_form import ValueForm
 from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import prefix_argument
@@ -86,7 +86,7 @@ def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run:
       crdtsync schema set 'plan/*' --version 2 --json-schema plan-2.json
       crdtsync schema migrate 'plan/*' --dry-run -- jq '.title = .name | del(.name)'
     """
-    form, counts = Form(as_string=False), {"migrated": 0, "current": 0, "left": 0}
+    form, counts = ValueForm(as_string=False), {"migrated": 0, "current": 0, "left": 0}
     with connect(settings) as client:
         schemas = DeclaredSchemas(client)
         version, prefix = schemas.versioned(pattern)

@@ -16,7 +16,7 @@ from crdtsyncd import terminal
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.data.json_path import NOTHING, Form
+from crdtsyncd.cli.data.value_form import NOTHING, ValueForm
 from crdtsyncd.cli.errors import ABSENT, NOT_FOUND, CommandFailed
 from crdtsyncd.cli.shared_options import key_argument
 from crdtsyncd.cli.show import output
@@ -44,7 +44,7 @@ def edit(settings: Settings, key: str, as_string: bool) -> None:
     Example:
       EDITOR=nano crdtsync edit plan/goal
     """
-    sitting = Sitting(key, Form(as_string=as_string, indent=2))
+    sitting = EditSession(key, ValueForm(as_string=as_string, indent=2))
     with sitting, connect(settings) as client:
         _check_kind(client, key)
         token = client.update(key, sitting.edited, default=NOTHING, attempts=ATTEMPTS_MAX)
@@ -65,10 +65,10 @@ class Unchanged(click.exceptions.Exit):
         super().__init__(0)
 
 
-class Sitting:
+class EditSession:
     """A person editing one value: holds the file, removes it when its content is safe, else says where it is."""
 
-    def __init__(self, key: str, form: Form) -> None:
+    def __init__(self, key: str, form: ValueForm) -> None:
         self._key = key
         self._form = form
         self._directory = Path(tempfile.mkdtemp(prefix="crdtsync-"))

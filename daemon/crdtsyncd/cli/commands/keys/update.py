@@ -7,7 +7,7 @@ import subprocess
 import click
 from crdtsyncd.cli.command import Settings, pass_settings, state_command
 from crdtsyncd.cli.connect import connect
-from crdtsyncd.cli.data.json_path import NOTHING, Form
+from crdtsyncd.cli.data.value_form import NOTHING, ValueForm
 from crdtsyncd.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
 from crdtsyncd.cli.params import WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option, key_argument
@@ -39,7 +39,7 @@ def update(
     Example:
       crdtsync update plan/goal -- jq '.done = true'
     """
-    form = Form(as_string=as_string)
+    form = ValueForm(as_string=as_string)
 
     def through_command(value: object) -> object:
         return form.decode(filtered(command, form.encode(value)), f"what {command[0]!r} printed")

@@ -429,7 +429,7 @@ def test_what_was_acknowledged_is_there_whenever_the_power_goes(
     power.note()
     say = store._journal._say
 
-    def said(state: journal_file.State) -> None:
+    def said(state: journal_file.JournalState) -> None:
         say(state)
         power.note()
 

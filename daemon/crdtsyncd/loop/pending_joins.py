@@ -20,7 +20,7 @@ JOIN_TIMEOUT_S = 15.0
 """How long a node that asks to join may take."""
 
 
-class Doorstep:
+class PendingJoins:
     """``bound``: the bytes that the request on a connection has to be signed over."""
 
     def __init__(self, feed: Callable[[Event], None], bound: Callable[[int, Join], bytes]) -> None:

@@ -20,7 +20,7 @@ NOTHING: Final = Nothing()
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ValueForm:
     """How a value looks outside: JSON with an optional indent, or with ``as_string`` the string itself."""
 
     as_string: bool = False
