@@ -16,6 +16,7 @@ Modules:
 - ``progress``: a line on stderr that says how far long work is, where a person watches
 - ``follow``: a log as it grows: what is there, then what comes, each element once
 - ``watch_lines``: an event of a watch for people, as one line
+- ``session_lines``: what became of a session of a coding agent
 
 May import: the rest of ``crdtsyncd.cli`` but ``commands``, the rooms of the daemon below it, and the public client.
 """

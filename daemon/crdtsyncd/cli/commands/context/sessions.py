@@ -14,12 +14,20 @@ from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
 from crdtsyncd.cli.shared_options import all_of
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.session_lines import (
+    print_excluded,
+    print_handed_over,
+    print_loaded,
+    print_saved,
+    print_texts,
+    saved_fields,
+)
 from crdtsyncd.wording import counted, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
-    from crdtsync.sessions import HandedOver, Loaded, Saved, SaveResult, Sessions
+    from crdtsync.sessions import HandedOver, Sessions
 
 HOOK_TIMEOUT_S = 10.0  # a user waits
 _HOOKED = ("claude-code", "codex")
@@ -83,7 +91,7 @@ def save(settings: Settings, session: str | None, latest: bool, program: str | N
     _check_here(session, latest)
     with _sessions(settings) as sessions:
         result = sessions.save(session, agent=program, redact=not no_redact)
-    _print_saved(settings, result)
+    print_saved(settings, result)
 
 
 @session.command("watch")
@@ -99,7 +107,7 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
     _check_here(session, latest)
     with _sessions(settings) as sessions:
         for result in sessions.watch(session, agent=program):
-            _print_saved(settings, result)
+            print_saved(settings, result)
             output.flush()
 
 
@@ -123,7 +131,7 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
     with _sessions(settings) as sessions:
         loaded = sessions.load(session, dry_run=dry_run, **options)
     for one in [*loaded.needed, loaded]:
-        _print_loaded(settings, one, dry_run=dry_run)
+        print_loaded(settings, one, dry_run=dry_run)
 
 
 @session.command("handover")
@@ -159,7 +167,7 @@ def handover(
         else:
             user, _, node = host.rpartition("@")
             done = fleet.send(client, saved, node, user or saved.user, client.timeout_s, **options)
-    _print_handed_over(settings, done, **options)
+    print_handed_over(settings, done, **options)
 
 
 @session.command("branch")
@@ -179,7 +187,7 @@ def branch(settings: Settings, /, session: str, **options: Any) -> None:
     """
     with _sessions(settings) as sessions:
         done = sessions.branch(session, **options)
-    _print_handed_over(settings, done, **options)
+    print_handed_over(settings, done, **options)
 
 
 @session.command("exclude")
@@ -196,7 +204,7 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
       crdtsync session exclude f6c34a6a 12-18
     """
     with _sessions(settings) as sessions:
-        _print_excluded(settings, sessions.exclude(session, turns))
+        print_excluded(settings, sessions.exclude(session, turns))
 
 
 @session.command("rewind")
@@ -211,7 +219,7 @@ def rewind(settings: Settings, session: str, turn: int) -> None:
       crdtsync session rewind f6c34a6a 12
     """
     with _sessions(settings) as sessions:
-        _print_excluded(settings, sessions.rewind(session, turn))
+        print_excluded(settings, sessions.rewind(session, turn))
 
 
 @session.command("include")
@@ -226,7 +234,7 @@ def include(settings: Settings, session: str, turns: str) -> None:
       crdtsync session include f6c34a6a 12-18
     """
     with _sessions(settings) as sessions:
-        _print_excluded(settings, sessions.include(session, turns))
+        print_excluded(settings, sessions.include(session, turns))
 
 
 @session.command("brief")
@@ -256,24 +264,6 @@ def _check_here(session: str | None, latest: bool) -> None:
         raise click.UsageError("give the ID of a session, or --latest.")
 
 
-def _print_excluded(settings: Settings, turns: list[int]) -> None:
-    from crdtsync.sessions.conversation.choose import named
-
-    output.result(settings, f"excluded: {named(turns) or 'nothing'}", {"excluded": turns})
-
-
-def _print_handed_over(settings: Settings, done: HandedOver, *, dry_run: bool = False, **_: object) -> None:
-    if settings.json:
-        fields = {field.name: getattr(done, field.name) for field in dataclasses.fields(done)}
-        output.line(output.record({**fields, "saved": done.saved.id, "rewritten": _paths(done.rewritten)}))
-        return
-    output.line(f"{done.path}: {_state(done.state, dry_run=dry_run)}, {counted(done.turns, 'turn')}")
-    _print_paths(done.rewritten)
-    for loss in done.lost:
-        output.line(f"not carried: {loss}")
-    _print_command(done.cwd, done.command, is_there=done.is_there)
-
-
 @session.command("ls")
 @click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
 @pass_settings
@@ -295,7 +285,7 @@ def ls(settings: Settings, where: bool) -> None:
             time = "now" if saved.id in now else rfc3339(saved.time) if saved.time else "-"
             place = f"{saved.user}@{saved.node}{f':{saved.cwd}' if where else ''}"
             said = f"{saved.id}  {saved.agent}  {time}  {place}  {counted(saved.turns, 'turn')}  {saved.title}"
-            fields = {**_fields(saved), **({"now": saved.id in now} if where else {})}
+            fields = {**saved_fields(saved), **({"now": saved.id in now} if where else {})}
             output.line(output.record(fields) if settings.json else said)
 
 
@@ -320,7 +310,7 @@ def follow(settings: Settings, session: str) -> None:
             if settings.json:
                 output.line(output.record({"turn": turn, "type": type(item).__name__, "text": text_of(item)}))
             else:
-                _print_texts(lines_of(item))
+                print_texts(lines_of(item))
             output.flush()
 
 
@@ -342,12 +332,12 @@ def diff(settings: Settings, session: str, other: str | None) -> None:
 
     with _sessions(settings) as sessions:
         if other is None:
-            _print_texts(edited(sessions.conversation(session)))
+            print_texts(edited(sessions.conversation(session)))
             return
         left, right = sessions.get(session).id, sessions.get(other).id
         one, two = ([line for text in shown(sessions.conversation(name)) for line in text.splitlines()]
                     for name in (left, right))  # fmt: skip
-        _print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
+        print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
 
 
 @session.command("log")
@@ -363,7 +353,7 @@ def log(settings: Settings, session: str) -> None:
     from crdtsync.sessions.conversation.show import logged
 
     with _sessions(settings) as sessions:
-        _print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
+        print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
 
 
 @session.command("share")
@@ -378,7 +368,7 @@ def share(settings: Settings, session: str, to: str) -> None:
       crdtsync session share f6c34a6a api --space mine
     """
     with _sessions(settings) as sessions:
-        _print_saved(settings, sessions.share(session, to))
+        print_saved(settings, sessions.share(session, to))
 
 
 @session.command("prune")
@@ -419,7 +409,7 @@ def receive(settings: Settings) -> None:
     with connect(settings) as client, client.present(role=fleet.RECEIVER, status=user):
 
         def print_it(done: HandedOver) -> None:
-            _print_handed_over(settings, done, dry_run=not Path(done.path).exists())
+            print_handed_over(settings, done, dry_run=not Path(done.path).exists())
             output.flush()
 
         fleet.receiver(client, user, print_it).run()
@@ -443,7 +433,7 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None, 
     with _sessions(settings) as sessions:
         saved = sessions.get(session)
         if settings.json:
-            output.line(output.record(_fields(saved)))
+            output.line(output.record(saved_fields(saved)))
             return
         if file is not None:
             if file not in saved.files:
@@ -451,7 +441,7 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None, 
             for piece in sessions.files(saved)[file]:
                 output.write(piece.content)
             return
-        _print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
+        print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
 
 
 @session.command("drop")
@@ -524,82 +514,3 @@ def _is_up(settings: Settings) -> bool:
             one.connect(path)
             return True
     return False
-
-
-def _print_texts(texts: Iterable[str]) -> None:
-    for text in texts:
-        output.whole(f"{text}\n".encode("utf-8", "replace"))
-
-
-def _print_saved(settings: Settings, result: SaveResult) -> None:
-    for parent in result.needed:
-        _print_saved(settings, parent)
-    saved = result.saved
-    for name, reason in result.left_out.items():
-        output.warning(f"{name} was not saved: it {reason}")
-    for name, size in result.shorter.items():
-        message = f"{name} is shorter here than what was saved, which stays ({size:,} bytes)"
-        output.warning(f"{message}: crdtsync session load {saved.id} goes on with it")
-    if saved.redacted is None:
-        secrets = f"; secrets were not looked for: crdtsync session drop {saved.id} takes them out again"
-    elif saved.redacted:
-        secrets = f"; replaced: {_counts(saved.redacted)}"
-    else:
-        secrets = "; no secrets found"
-    said = f"{saved.id}: {counted(result.new_lines, 'new line')}, {result.new_bytes:,} bytes{secrets}"
-    fields = {**_fields(saved), "new_lines": result.new_lines, "new_bytes": result.new_bytes}
-    output.result(settings, said, {**fields, "left_out": result.left_out, "shorter": result.shorter})
-
-
-def _print_loaded(settings: Settings, loaded: Loaded, *, dry_run: bool) -> None:
-    if settings.json:
-        fields = {"id": loaded.saved.id, "agent": loaded.saved.agent, "cwd": loaded.cwd, "command": loaded.command}
-        more = {"rewritten": _paths(loaded.rewritten), "redacted": loaded.redacted, "other_ends": loaded.other_ends}
-        output.line(output.record({**fields, "files": loaded.files, **more}))
-        return
-    for path, state in loaded.files.items():
-        output.line(f"{path}: {_state(state, dry_run=dry_run)}")
-    _print_paths(loaded.rewritten)
-    if loaded.redacted:
-        output.line(f"secrets that are marks now: {_counts(loaded.redacted)}")
-    if loaded.other_ends:
-        message = f"the session went on in {loaded.other_ends + 1} ways; this is the one that was saved last, and "
-        output.warning(f"{message}crdtsync session branch {loaded.saved.id} --way 2 makes a session of the one before")
-    if loaded.saved.agent == "codex" and not loaded.saved.version:  # its lines are of the summer of 2025, or before
-        branch = f"crdtsync session branch {loaded.saved.id} makes one that it resumes"
-        output.warning(f"a newer Codex does not read a session as old as this: {branch}")
-    if loaded.saved.commit not in ("", loaded.commit):
-        here = f"at commit {loaded.commit[:12]}" if loaded.commit else "at no commit"
-        output.warning(f"the session was at commit {loaded.saved.commit[:12]}, and {loaded.cwd} is {here}")
-    _print_command(loaded.cwd, loaded.command, is_there=Path(loaded.cwd).is_dir())
-
-
-def _print_command(cwd: str, command: str, *, is_there: bool) -> None:
-    if not is_there:
-        output.warning(f"{cwd} is not there: get your project there first, or name another directory with --in")
-    output.line(command)
-
-
-def _paths(rewritten: Mapping[tuple[str, str], int]) -> list[dict[str, object]]:
-    return [{"old": old, "new": new, "times": times} for (old, new), times in sorted(rewritten.items())]
-
-
-def _print_paths(rewritten: Mapping[tuple[str, str], int]) -> None:
-    for (old, new), times in sorted(rewritten.items()):
-        output.line(f"  {old} → {new} ({times}×)")
-
-
-def _state(state: str, *, dry_run: bool) -> str:
-    return f"{_STATES[state]}{' (not written: --dry-run)' if dry_run and state in ('new', 'grown') else ''}"
-
-
-_STATES = {"new": "new", "same": "is there already", "grown": "gone on with", "ahead": "has more than was saved"}
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-
-
-def _fields(saved: Saved) -> dict[str, Any]:
-    fields = {field.name: getattr(saved, field.name) for field in dataclasses.fields(saved)}
-    return {**fields, "files": {name: file.bytes for name, file in saved.files.items()}}
