@@ -6,10 +6,10 @@ Example: an agent has read the plan on host-a, and its client goes on at host-b,
 the client, which takes an answer for proof that what it needed is there, would read an older plan from then on. Which
 requests take ``need`` must therefore be the same on both sides, so it stands here, once.
 
-The node checks itself against this table when it starts (:class:`crdtsync.core.agents.dispatcher.Dispatcher`), the guard asks it
-what a request needs, the clients ask it which requests take ``need``, the fuzzer sends all that change nothing but
-keys, and the tables of ``docs/reference/agent-protocol.md`` are made from it. A request that is not in it needs all
-rights that there are.
+The node checks itself against this table when it starts (:class:`crdtsync.core.agents.dispatcher.Dispatcher`), the
+guard asks it what a request needs, the clients ask it which requests take ``need``, the fuzzer sends all that change
+nothing but keys, and the tables of ``docs/reference/agent-protocol.md`` are made from it. A request that is not in it
+needs all rights that there are.
 
 A new request takes a row here, with the feature that names it (``since``), its handler in the core, a method in
 ``crdtsync/client/aio/methods``, a command, what it answers in ``docs/reference/agent-protocol.md``, a row in
