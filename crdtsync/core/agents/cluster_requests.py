@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.cluster.admission import LISTEN_META, Admission
 from crdtsync.core.cluster.invites import INVITE_TTL_MS_DEFAULT
@@ -17,6 +17,9 @@ from crdtsync.errors import CrdtSyncError, InvalidRequest, QuotaExceeded, Refuse
 from crdtsync.wire.codec import pack
 from crdtsync.wire.invites import Invite, check_addresses, decode_invite
 from crdtsync.wire.limits import shown
+
+if TYPE_CHECKING:
+    from crdtsync.core.agents.connection import Agent
 
 CHORES_MAX = 64
 """Requests to join or to listen, at once."""
@@ -47,13 +50,6 @@ class ChoreDone(NamedTuple):
     result: Mapping[str, Any] = MappingProxyType({})
 
 
-class Asker(Protocol):
-    """The agent that asks."""
-
-    conn: int
-    uid: int
-
-
 Handler = Callable[[Any, int, Arguments], object]
 
 
@@ -66,7 +62,7 @@ class ClusterRequests:
         self._pending: dict[int, tuple[int, int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {}
         self._number_last = 0
         self._is_changing = False
-        self._early: list[tuple[Handler, Asker, int, Arguments]] = []
+        self._early: list[tuple[Handler, Agent, int, Arguments]] = []
         self.chores: list[Chore] = []
         self.replies: list[tuple[int, int, bytes]] = []
         self.requests: dict[str, Handler] = {
@@ -82,7 +78,7 @@ class ClusterRequests:
     def _once_started(self, handle: Handler) -> Handler:
         """The same, which waits until it is known what this node's key and addresses are."""
 
-        def wait(agent: Asker, request: int, args: Arguments) -> object:
+        def wait(agent: Agent, request: int, args: Arguments) -> object:
             if not self._fleet.reach.is_starting:
                 return handle(agent, request, args)
             if len(self._early) >= CHORES_MAX:
@@ -104,7 +100,7 @@ class ClusterRequests:
                 if result is not LATER:
                     self.replies.append((agent.conn, request, pack([request, 0, result])))
 
-    def _init(self, agent: Asker, request: int, args: Arguments) -> object:
+    def _init(self, agent: Agent, request: int, args: Arguments) -> object:
         listen = _addresses(args, "listen")
         if args.get("archive") is True and self._fleet.names_no_cluster:
             return self._later(agent, request, "begin_anew", dict, addresses=listen)
@@ -116,13 +112,13 @@ class ClusterRequests:
         self._fleet.metas[LISTEN_META] = pack(list(listen))
         return self._fleet.init()
 
-    def _invite(self, _agent: Asker, _request: int, args: Arguments) -> object:
+    def _invite(self, _agent: Agent, _request: int, args: Arguments) -> object:
         ttl_ms, uses = args.get("ttl_ms", INVITE_TTL_MS_DEFAULT), args.get("uses", 1)
         if type(ttl_ms) is not int or type(uses) is not int:
             raise InvalidRequest("ttl_ms and uses must be whole numbers")
         return self._fleet.invite(ttl_ms, uses, _addresses(args, "addresses"), args.get("local") is True)
 
-    def _join(self, agent: Asker, request: int, args: Arguments) -> object:
+    def _join(self, agent: Agent, request: int, args: Arguments) -> object:
         invite = decode_invite(args.get("invite"))
         mode = args.get("mode", "")
         if mode not in JOIN_MODES:
@@ -143,10 +139,10 @@ class ClusterRequests:
     def _members(self) -> dict[str, Any]:
         return {**self._fleet.summary(), "members": self._fleet.listing()}
 
-    def _remove(self, _agent: Asker, _request: int, args: Arguments) -> object:
+    def _remove(self, _agent: Agent, _request: int, args: Arguments) -> object:
         return self._fleet.remove(_named(args))
 
-    def _rotate_key(self, agent: Asker, request: int, args: Arguments) -> object:
+    def _rotate_key(self, agent: Agent, request: int, args: Arguments) -> object:
         if args.get("finish") is True:
             late = self._fleet.without_next_key() if len(self._fleet.reach.keys) > 1 else []
             return self._later(agent, request, "use_next_key", lambda _result: self._keys(late))
@@ -172,7 +168,7 @@ class ClusterRequests:
 
     def _later(
         self,
-        agent: Asker,
+        agent: Agent,
         request: int,
         name: str,
         then: Callable[[Mapping[str, Any]], dict[str, Any]],

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, covers, missing
 from crdtsync.core.cluster.node_names import names
-from crdtsync.core.peers.peer_state import Dial, Peer
+from crdtsync.core.peers.peer_state import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from crdtsync.core.cluster.spaces import Holders
     from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.sync.protocol import Sync
 
 UNHEARD = "a writer never heard of here"
 """Whose changes they are, if none of that writer has come: of a node that is new, or of one that is known and has a new
@@ -20,25 +20,6 @@ writer, or of none of this fleet.
 """
 UNHEARD_WAIT_S = 3.0
 """How long a change is waited for of a writer that nobody has heard of who would have to know of it."""
-
-
-class Members(Protocol):
-    """The nodes that hold a space."""
-
-    def counted(self) -> tuple[int, Callable[[], list[Peer]]]:
-        """How many there are, and those of them that have been met."""
-
-
-class PeersKnown(Protocol):
-    """Who is known and connected."""
-
-    @property
-    def peers(self) -> Mapping[str, Peer]:
-        """Other nodes, by id."""
-
-    @property
-    def dials(self) -> Mapping[str, Dial]:
-        """Addresses that are tried."""
 
 
 def lacking(needed: Iterable[tuple[Replica, VersionVector]]) -> dict[str, int]:
@@ -66,21 +47,21 @@ def connected(peers: Iterable[Peer]) -> str:
     return names(sorted(peer.name for peer in peers if peer.link is not None)) or "no other node"
 
 
-def is_unheard(replica: Replica, wanted: VersionVector, members: Members, contacts: PeersKnown) -> bool:
+def is_unheard(replica: Replica, wanted: VersionVector, holders: Holders, sync: Sync) -> bool:
     """Whether it names a writer of whom neither this node nor any other knows, and all others can be reached: here, or
     from one that is connected here. Then it can hardly be one of this fleet's.
     """
     unknown = {
         writer: seq for writer, seq in wanted.items() if writer not in replica.vector and writer not in replica.origins
     }
-    if not unknown or is_known_elsewhere(contacts.peers.values(), replica.name, unknown):
+    if not unknown or is_known_elsewhere(sync.peers.values(), replica.name, unknown):
         return False
-    links = {node: peer.link for node, peer in contacts.peers.items() if peer.link is not None}
+    links = {node: peer.link for node, peer in sync.peers.items() if peer.link is not None}
     near = {*links}.union(*(link.nodes for link in links.values()))
-    count, met = members.counted()
+    count, met = holders.counted()
     others = met()
     is_all = count == 1 + len(others) and all(peer.node in near for peer in others)
-    return is_all and all(dial.node for dial in contacts.dials.values())
+    return is_all and all(dial.node for dial in sync.dials.values())
 
 
 def is_known_elsewhere(peers: Iterable[Peer], space: str, vector: VersionVector) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, covers, merge
 from crdtsync.core.cluster.node_names import names
@@ -12,6 +12,7 @@ from crdtsync.core.waiting.missing_changes import connected, lacking, told
 from crdtsync.errors import InvalidRequest, Timeout
 
 if TYPE_CHECKING:
+    from crdtsync.core.cluster.spaces import Holders
     from crdtsync.core.replica.replica import Replica
 
 
@@ -19,17 +20,6 @@ REACHED = "reached"
 """The write concern of all nodes that can be reached at the moment. When it is met, this node also holds what those
 nodes held when they said so: whoever has asked so has heard of all that was written there before.
 """
-
-
-class Members(Protocol):
-    """Who counts for a write concern."""
-
-    @property
-    def is_initialised(self) -> bool:
-        """Whether the members are listed; otherwise they are all nodes ever met."""
-
-    def counted(self) -> tuple[int, Callable[[], list[Peer]]]:
-        """How many there are, and those of them that have been met."""
 
 
 class Concern:
@@ -40,7 +30,7 @@ class Concern:
 
     def __init__(
         self,
-        members: Members,
+        members: Holders,
         name: str,
         replicas: Mapping[str, Replica],
         needed: Mapping[str, VersionVector],
@@ -145,17 +135,17 @@ def nodes_wanted(w: object, members: int) -> int:
     raise InvalidRequest('w must be a number of nodes, "majority", "all" or "reached"')
 
 
-def check_possible(w: object, members: Members, dials: Iterable[Dial], name: str) -> None:
+def check_possible(w: object, holders: Holders, dials: Iterable[Dial], name: str) -> None:
     """Refuse at once what cannot be: more nodes than this one (called ``name``) knows of.
 
     Where members are not listed, an address that has not answered yet may turn out to be one.
 
     :raises InvalidRequest: that, or ``w`` is no write concern.
     """
-    count, met = members.counted()
+    count, met = holders.counted()
     wanted = nodes_wanted(w, count)
     most, silent = count, 0
-    if not members.is_initialised:
+    if not holders.is_initialised:
         most, silent = 1 + len(met()), sum(not dial.node and not dial.is_self for dial in dials)
     if wanted > most + silent:
         known = [name, *(peer.name for peer in met())]
