@@ -91,7 +91,7 @@ class Compactor:
             if count >= REMOVED_AT_ONCE_MAX:
                 break
         if wanted:  # of nodes that are reached over others it is known only what somebody has asked for
-            self._sync.mesh.ask({CLUSTER_SPACE: wanted}, self._node.now_s)
+            self._sync.mesh.ask({CLUSTER_SPACE: wanted})
         return count
 
     def _is_useless_rule(self, name: str, record: Any) -> bool:

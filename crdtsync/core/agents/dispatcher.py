@@ -387,7 +387,7 @@ class Dispatcher:
         def check() -> object | None:
             held = concern.holders()
             if not concern.is_met(held):
-                self.sync.mesh.ask(needed, self.node.now_s)
+                self.sync.mesh.ask(needed)
                 return None
 
             def done() -> Done:

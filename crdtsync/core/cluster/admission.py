@@ -269,7 +269,7 @@ class Admission:
         replica, peers = self._cluster.replica, self._sync.peers
         own = replica.writer
         vector = replica.vector if own is None else {own: replica.vector.get(own, 0)}
-        self._sync.mesh.ask({CLUSTER_SPACE: vector}, self._node.now_s)
+        self._sync.mesh.ask({CLUSTER_SPACE: vector})
         return [
             member.name
             for member in self.others()

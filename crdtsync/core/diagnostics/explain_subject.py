@@ -48,8 +48,8 @@ def holders(here: Here, dot: Dot) -> tuple[list[str], list[str]]:
     vector: VersionVector = {dot.writer: dot.seq}
     _, met = here.node.spaces.holders([here.replica.name]).counted()
     found = [(peer, peer.holds(here.replica.name, vector)) for peer in met()]
-    mesh, now_s = here.node.sync.mesh, here.node.now_s
+    mesh = here.node.sync.mesh
     routes, name = mesh.routes.by_node(), here.replica.name
-    far = {node for node, route in routes.items() if route.hops > 1 and not mesh.knows(name, node, now_s)}
+    far = {node for node, route in routes.items() if route.hops > 1 and not mesh.knows(name, node)}
     lacking = [peer.name for peer, has in found if not has and peer.node not in far]
     return sorted(peer.name for peer, has in found if has), sorted(lacking)

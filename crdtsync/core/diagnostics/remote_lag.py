@@ -43,11 +43,11 @@ def knowing_far(node: Node, agent: Agent, request: int, spaces: Iterable[str], a
     mesh = node.sync.mesh
     far = [other for other, route in mesh.routes.by_node().items() if route.hops > 1]
     wanted: dict[str, VersionVector] = {name: dict(node.replicas[name].vector) for name in spaces if far}
-    asked = mesh.ask_whole(wanted, node.now_s)
+    asked = mesh.ask_whole(wanted)
     missing = {(name, other) for name in asked for other in far if node.spaces.may_hold(name, other)}
 
     def check() -> object | None:
-        missing.difference_update([one for one in missing if mesh.knows(*one, node.now_s)])
+        missing.difference_update([one for one in missing if mesh.knows(*one)])
         return None if missing else Done(answer())
 
     def expire() -> object:

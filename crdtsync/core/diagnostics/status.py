@@ -205,7 +205,7 @@ def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, 
     away = "down" if misled else _unlinked_state(node, dial)
     state = "connected" if link is not None else "indirect" if via else away
     if via:  # what it has is asked for only while somebody waits for it
-        acked = {name: vector for name, vector in acked.items() if node.sync.mesh.knows(name, peer.node, node.now_s)}
+        acked = {name: vector for name, vector in acked.items() if node.sync.mesh.knows(name, peer.node)}
     error = misled or (dial.last_error if dial and link is None else "") or peer.last_error
     return {
         "id": peer.node,

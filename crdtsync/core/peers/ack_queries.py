@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from crdtsync.causality import VersionVector, Writer, merge
-from crdtsync.core.identity import Identity
+from crdtsync.core.node_context import NodeContext
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.replica.replica import Replica
@@ -55,16 +55,14 @@ class Inquiries:
 
     def __init__(
         self,
-        identity: Identity,
+        node: NodeContext,
         links: Mapping[int, Link],
-        replicas: Mapping[str, Replica],
         outbox: Outbox,
         learnt: Callable[[Held], None],
         is_member: Callable[[str], bool],
     ) -> None:
-        self._identity = identity
+        self._node = node
         self._links = links
-        self._replicas = replicas
         self._outbox = outbox
         self._learnt = learnt
         self._is_member = is_member
@@ -74,14 +72,16 @@ class Inquiries:
         self._tell_s: float | None = None
         self.questions: dict[str, Question] = {}
 
-    def is_asking(self, now_s: float) -> bool:
+    def is_asking(self) -> bool:
         """Whether a question of this node stands: then what others have told since holds."""
+        now_s = self._node.now_s
         return any(now_s < until_s for until_s in self._wanted.values())
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def want(self, needed: Mapping[str, VersionVector], now_s: float) -> None:
+    def want(self, needed: Mapping[str, VersionVector]) -> None:
         """Somebody waits for nodes that are not connected to have this on disk."""
+        now_s = self._node.now_s
         for space, vector in needed.items():
             for writer in vector:
                 place = (space, writer)
@@ -91,18 +91,19 @@ class Inquiries:
                     self._ask_s = now_s
                 self._wanted[place] = now_s + ASKED_S
 
-    def _ask(self, now_s: float) -> None:
+    def _ask(self) -> None:
+        now_s = self._node.now_s
         self._wanted = {place: until_s for place, until_s in self._wanted.items() if now_s < until_s}
         self._ask_s = now_s + ASK_INTERVAL_S if self._wanted else None
         by_space: dict[str, list[Writer]] = {}
         for space, writer in sorted(self._wanted):
-            if space in self._replicas:
+            if space in self._node.replicas:
                 by_space.setdefault(space, []).append(writer)
         if not by_space:
             return
         self._round += 1
-        spaces = [Asked(space, self._replicas[space].epoch, tuple(writers)) for space, writers in by_space.items()]
-        self._pass_on(Ask(self._identity.node, self._round, tuple(spaces)), None)
+        spaces = [Asked(space, self._node.replicas[space].epoch, tuple(writers)) for space, writers in by_space.items()]
+        self._pass_on(Ask(self._node.identity.node, self._round, tuple(spaces)), None)
 
     def _pass_on(self, ask: Ask, source: Link | None) -> None:
         for link in self._links.values():
@@ -114,12 +115,13 @@ class Inquiries:
 
     # -- being asked -------------------------------------------------------------------------------------------
 
-    def asked(self, link: Link, ask: Ask, now_s: float) -> None:
+    def asked(self, link: Link, ask: Ask) -> None:
         """A peer asks, or passes on a question. A node that is linked asks for itself: somebody else could ask under
         its name with a higher round, and its own questions would count as late.
         """
+        now_s = self._node.now_s
         is_own = ask.node == link.peer_node
-        if ask.node == self._identity.node or not self._is_member(ask.node):
+        if ask.node == self._node.identity.node or not self._is_member(ask.node):
             return
         if not is_own and any(other.peer_node == ask.node for other in self._links.values()):
             return
@@ -139,25 +141,25 @@ class Inquiries:
         question.wanted = {(one.space, one.epoch): set(one.writers) for one in allowed}
         self._pass_on(Ask(ask.node, ask.round, tuple(allowed)), link)
         self._note_own(question, question.wanted)
-        self._soon(now_s)
+        self._soon()
 
     def _note_own(self, question: Question, places: Iterable[tuple[str, int]]) -> None:
-        me = self._identity
+        me = self._node.identity
         for space, epoch in places:
-            replica = self._replicas.get(space)
+            replica = self._node.replicas.get(space)
             if replica is not None and replica.epoch == epoch:
                 wanted = question.wanted[space, epoch]
                 vector = {writer: seq for writer, seq in replica.vector.items() if writer in wanted}
                 question.known[space, epoch, me.node] = Held(space, epoch, me.node, me.name, me.database, vector)
 
-    def answered(self, link: Link, message: Holding, now_s: float) -> None:
+    def answered(self, link: Link, message: Holding) -> None:
         """A peer answers a question, of this node or of one that this node passed it on for.
 
         What nobody asked is passed over, and so is what is said of nodes that are no members: each name would stay.
         """
         question = self.questions.get(message.node)
-        if message.node == self._identity.node:
-            wanted = self._wanted_now(now_s)
+        if message.node == self._node.identity.node:
+            wanted = self._wanted_now()
         elif question is not None:
             wanted = question.wanted
         else:
@@ -167,24 +169,24 @@ class Inquiries:
             for one in message.held
             if (one.space, one.epoch) in wanted
             and one.space in link.spaces
-            and one.node != self._identity.node
+            and one.node != self._node.identity.node
             and self._is_member(one.node)
         ]
         if question is None:
             for one in held:
                 self._learnt(one)
         else:
-            self._note(question, held, now_s)
+            self._note(question, held)
 
-    def _wanted_now(self, now_s: float) -> dict[tuple[str, int], set[Writer]]:
+    def _wanted_now(self) -> dict[tuple[str, int], set[Writer]]:
         wanted: dict[tuple[str, int], set[Writer]] = {}
         for (space, writer), until_s in self._wanted.items():
-            replica = self._replicas.get(space)
-            if now_s < until_s and replica is not None:
+            replica = self._node.replicas.get(space)
+            if self._node.now_s < until_s and replica is not None:
                 wanted.setdefault((space, replica.epoch), set()).add(writer)
         return wanted
 
-    def _note(self, question: Question, held: Iterable[Held], now_s: float) -> None:
+    def _note(self, question: Question, held: Iterable[Held]) -> None:
         """Remember this, to pass it on."""
         size = sum(1 + len(known.vector) for each in self.questions.values() for known in each.known.values())
         for one in held:
@@ -199,18 +201,19 @@ class Inquiries:
                 question.known[place] = one._replace(vector=vector)
             else:
                 question.known[place] = one
-        self._soon(now_s)
+        self._soon()
 
-    def _soon(self, now_s: float) -> None:
+    def _soon(self) -> None:
         if self._tell_s is None:
-            self._tell_s = now_s + TELL_DELAY_S
+            self._tell_s = self._node.now_s + TELL_DELAY_S
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
-    def run(self, applied: Iterable[str], now_s: float) -> None:
+    def run(self, applied: Iterable[str]) -> None:
         """Ask and tell what is due. ``applied``: the spaces in which something is committed with this turn."""
+        now_s = self._node.now_s
         if self._ask_s is not None and now_s >= self._ask_s:
-            self._ask(now_s)
+            self._ask()
         for node in [node for node, question in self.questions.items() if now_s >= question.until_s]:
             del self.questions[node]
         news = set(applied)
@@ -219,7 +222,7 @@ class Inquiries:
                 places = [place for place in question.wanted if place[0] in news]
                 if places:
                     self._note_own(question, places)
-                    self._soon(now_s)
+                    self._soon()
         if self._tell_s is not None and now_s >= self._tell_s:
             self._tell_s = None
             for node, question in self.questions.items():

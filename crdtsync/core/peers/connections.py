@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from crdtsync.causality import HLC_AHEAD_MS_MAX, Frontier
 from crdtsync.core.alarm_catalogue import CLOCK_AHEAD, COPIED_NODE
-from crdtsync.core.alarms import Alarms
-from crdtsync.core.identity import Identity
+from crdtsync.core.node_context import NodeContext
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Dial, Link, Peer
 from crdtsync.core.replica.replica import Replica
@@ -28,24 +27,20 @@ COPIES_WINDOW_S = 60.0
 COPIES_REPLACEMENTS_MIN = 10
 HOUR_MS = 3600 * 1000
 
-Log = Callable[..., None]
-
 
 class Contacts:
     """The connections of a node by number, the nodes that it knows by id, the addresses that it dials by URL."""
 
-    def __init__(self, identity: Identity, known: Iterable[PeerRow], alarms: Alarms, outbox: Outbox, log: Log) -> None:
-        self.identity = identity
+    def __init__(self, node: NodeContext, outbox: Outbox) -> None:
+        self._node = node
         self.links: dict[int, Link] = {}
         self.peers: dict[str, Peer] = {
-            row.node: Peer(row.node, row.name, last_seen_ms=row.last_seen_ms) for row in known
+            row.node: Peer(row.node, row.name, last_seen_ms=row.last_seen_ms) for row in node.storage.peers()
         }
         self.dials: dict[str, Dial] = {}
-        self._alarms = alarms
         self._outbox = outbox
-        self._log = log
 
-    def opened(self, link: Link, replicas: Iterable[Replica], now_ms: int) -> None:
+    def opened(self, link: Link, replicas: Iterable[Replica]) -> None:
         """A connection stands: introduce ourselves, and what we have of these spaces: as many as one message may tell.
 
         The rest follows when the other side has introduced itself, some in each turn.
@@ -59,8 +54,8 @@ class Contacts:
                 break
             spaces[replica.name] = (replica.epoch, replica.frontier)
             link.introduced[replica.name] = dict(replica.vector)
-        me = self.identity
-        hello = Hello(me.node, me.name, me.cluster, me.database, spaces, now_ms, features=FEATURES)
+        me = self._node.identity
+        hello = Hello(me.node, me.name, me.cluster, me.database, spaces, self._node.now_ms, features=FEATURES)
         self._outbox.send(link, hello)
 
     def closed(self, link: Link, reason: str) -> None:
@@ -71,7 +66,7 @@ class Contacts:
             peer.link = None
             peer.last_error = reason
             self._outbox.met.append(PeerRow(peer.node, peer.name, peer.last_seen_ms))
-            self._log("peer_down", peer=peer.name, node=peer.node, reason=reason)
+            self._node.log("peer_down", peer=peer.name, node=peer.node, reason=reason)
             self.tell_links()
 
     def forget(self, node: str) -> None:
@@ -82,17 +77,18 @@ class Contacts:
         if peer is not None and peer.link is None:
             del self.peers[node]
             self.dials |= {url: dial._replace(node="") for url, dial in self.dials.items() if dial.node == node}
-            self._alarms.clear(CLOCK_AHEAD, node)
+            self._node.alarms.clear(CLOCK_AHEAD, node)
             self._outbox.seen.pop(node, None)
             self._outbox.met.append(PeerRow(node, peer.name, FORGOTTEN_MS))
-            self._log("peer_forgotten", peer=peer.name, node=node)
+            self._node.log("peer_forgotten", peer=peer.name, node=node)
 
-    def introduced(self, link: Link, hello: Hello, now_ms: int) -> None:
+    def introduced(self, link: Link, hello: Hello) -> None:
         """The other side says who it is.
 
         :raises PeerError: the connection must be closed, with this reason.
         """
-        if link.dialled and hello.node == self.identity.node:
+        now_ms = self._node.now_ms
+        if link.dialled and hello.node == self._node.identity.node:
             self.dials[link.url] = Dial(link.url, is_self=True)
         self._check_hello(hello)
         if link.node and hello.node != link.node:
@@ -126,7 +122,7 @@ class Contacts:
             self._outbox.met.append(row)  # from now on it counts where all nodes must have something
         else:
             self._outbox.seen[peer.node] = row
-        self._log("peer_up", peer=hello.name, node=hello.node, url=link.url, dialled=link.dialled)
+        self._node.log("peer_up", peer=hello.name, node=hello.node, url=link.url, dialled=link.dialled)
 
     def look_at_clock(self, peer: Peer) -> None:
         """Whether a peer's clock is so far ahead that its time is not taken over, as it was measured last.
@@ -139,10 +135,10 @@ class Contacts:
             f"the clock of {peer.name} ({peer.node[:12]}) is {skew_ms // HOUR_MS} hours ahead of this node's, and its "
             "time is not taken over: set the one that is wrong"
         )
-        self._alarms.set(CLOCK_AHEAD, peer.node, message if skew_ms > HLC_AHEAD_MS_MAX else "")
+        self._node.alarms.set(CLOCK_AHEAD, peer.node, message if skew_ms > HLC_AHEAD_MS_MAX else "")
 
     def _check_hello(self, hello: Hello) -> None:
-        me = self.identity
+        me = self._node.identity
         if hello.node == me.node:
             raise PeerError(
                 "this is the node itself: its own address is among its peers, or its data directory was copied"
@@ -163,7 +159,7 @@ class Contacts:
         peer.replaced_s = [moment for moment in peer.replaced_s if moment > link.since_s - COPIES_WINDOW_S]
         peer.replaced_s.append(link.since_s)
         if len(peer.replaced_s) >= COPIES_REPLACEMENTS_MIN:
-            self._alarms.raise_once(
+            self._node.alarms.raise_once(
                 COPIED_NODE,
                 peer.node,
                 f"two daemons seem to run as node {peer.name} ({peer.node[:12]}), from copies of one data directory: "
@@ -176,7 +172,7 @@ class Contacts:
         Dialled by the lower node id, then the newer.
         """
         assert link.hello is not None
-        return (self.identity.node if link.dialled else link.hello.node, -link.since_s)
+        return (self._node.identity.node if link.dialled else link.hello.node, -link.since_s)
 
     def tell_links(self) -> None:
         """Tell every peer which nodes this one is connected to."""
@@ -190,10 +186,10 @@ class Contacts:
         peer = self.peers.get(node)
         return 0 if peer is None else peer.last_seen_ms
 
-    def check_silence(self, now_s: float) -> None:
+    def check_silence(self) -> None:
         """Close connections whose other side does not say who it is."""
         for link in list(self.links.values()):
-            if link.hello is None and now_s >= link.since_s + HELLO_TIMEOUT_S:
+            if link.hello is None and self._node.now_s >= link.since_s + HELLO_TIMEOUT_S:
                 self._outbox.close(link, f"no hello within {HELLO_TIMEOUT_S:.0f} s")
 
     def deadline_s(self) -> float | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from crdtsync.causality import VersionVector
-from crdtsync.core.identity import Identity
+from crdtsync.core.node_context import NodeContext
 from crdtsync.core.peers.ack_queries import ASKED_S, Inquiries, learn
+from crdtsync.core.peers.connections import PEERS_KNOWN_MAX
 from crdtsync.core.peers.distance_vector import Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.peers.relay_tree import Relaying
-from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import PeerRow
 from crdtsync.wire.peer.meshing import Held
 
@@ -26,40 +26,37 @@ class Meshwork:
 
     def __init__(
         self,
-        identity: Identity,
+        node: NodeContext,
         links: Mapping[int, Link],
         peers: dict[str, Peer],
-        replicas: Mapping[str, Replica],
         outbox: Outbox,
         is_public: Callable[[str], bool],
-        peers_max: int,
         is_member: Callable[[str], bool],
     ) -> None:
+        self._node = node
         self._peers = peers
-        self._replicas = replicas
         self._outbox = outbox
-        self._peers_max = peers_max
-        self.routes = Routes(identity.node, links, outbox)
+        self.routes = Routes(node.identity.node, links, outbox)
         self.relaying = Relaying(links, self.routes, outbox, is_public)
         self._heard: set[tuple[str, str]] = set()
         self._whole_until_s: dict[str, float] = {}
-        self.inquiries = Inquiries(identity, links, replicas, outbox, self._learn, is_member)
+        self.inquiries = Inquiries(node, links, outbox, self._learn, is_member)
 
     def closed(self, conn: int) -> None:
         """A connection is gone."""
         self.routes.is_stale = True
         self.relaying.closed(conn)
 
-    def ask(self, needed: Mapping[str, VersionVector], now_s: float) -> None:
+    def ask(self, needed: Mapping[str, VersionVector]) -> None:
         """Somebody waits for this to be on disk elsewhere: ask nodes that are not connected, if there are such."""
         self.routes.by_node()
         if self.routes.has_far:
-            if not self.inquiries.is_asking(now_s):  # what was told then is of then
+            if not self.inquiries.is_asking():  # what was told then is of then
                 self._heard.clear()
                 self._whole_until_s.clear()
-            self.inquiries.want(needed, now_s)
+            self.inquiries.want(needed)
 
-    def ask_whole(self, vectors: Mapping[str, VersionVector], now_s: float) -> list[str]:
+    def ask_whole(self, vectors: Mapping[str, VersionVector]) -> list[str]:
         """Ask how far others are in whole spaces, as long as these have few writers. Returns the spaces asked for."""
         asked: dict[str, VersionVector] = {}
         room = WHOLE_WRITERS_MAX
@@ -69,25 +66,25 @@ class Meshwork:
                 break
             asked[space] = vector
         if asked:
-            self.ask(asked, now_s)
-            self._whole_until_s |= dict.fromkeys(asked, now_s + ASKED_S)
+            self.ask(asked)
+            self._whole_until_s |= dict.fromkeys(asked, self._node.now_s + ASKED_S)
         return list(asked)
 
-    def knows(self, space: str, node: str, now_s: float) -> bool:
+    def knows(self, space: str, node: str) -> bool:
         """Whether it is known how far a node is in a space that is reached over others: it was asked, and has told."""
-        return now_s < self._whole_until_s.get(space, 0.0) and (space, node) in self._heard
+        return self._node.now_s < self._whole_until_s.get(space, 0.0) and (space, node) in self._heard
 
     def _learn(self, held: Held) -> None:
         self._heard.add((held.space, held.node))
-        new = learn(self._peers, held, self._replicas, self._peers_max)
+        new = learn(self._peers, held, self._node.replicas, PEERS_KNOWN_MAX)
         if new is not None:
             self._outbox.met.append(PeerRow(new.node, new.name, 0))
 
-    def run(self, applied: Iterable[str], now_s: float) -> None:
+    def run(self, applied: Iterable[str]) -> None:
         """Send what is due."""
-        if self.routes.tell(now_s):
+        if self.routes.tell(self._node.now_s):
             self.relaying.plan()
-        self.inquiries.run(applied, now_s)
+        self.inquiries.run(applied)
 
     def deadlines_s(self) -> list[float]:
         """When :meth:`run` wants to be called."""

@@ -18,7 +18,7 @@ from crdtsync.causality import Frontier
 from crdtsync.core.alarm_catalogue import alarm_of
 from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.card_gossip import CardNews
-from crdtsync.core.peers.connections import HELLO_SPACES_MAX, PEERS_KNOWN_MAX, Contacts
+from crdtsync.core.peers.connections import HELLO_SPACES_MAX, Contacts
 from crdtsync.core.peers.health_gossip import HealthNews
 from crdtsync.core.peers.liveness import Liveness
 from crdtsync.core.peers.outbox import Outbox
@@ -93,7 +93,7 @@ class Sync:
         self._audience = audience
         self.outbox = Outbox()
         self.liveness = Liveness(self.outbox)
-        self.contacts = Contacts(identity, node.storage.peers(), node.alarms, self.outbox, node.log)
+        self.contacts = Contacts(node, self.outbox)
         self.links = self.contacts.links
         self.peers = self.contacts.peers
         self.dials = self.contacts.dials
@@ -104,10 +104,7 @@ class Sync:
         self._is_hurried = False
         self.snapshot_server = SnapshotServer(node, self.links, self.outbox.send)
         self.snapshot_client = SnapshotClient(node, self.links, self.outbox.send, room_bytes)
-        self.mesh = Meshwork(
-            identity, self.links, self.peers, replicas, self.outbox, audience.is_public, PEERS_KNOWN_MAX,
-            audience.is_member,
-        )  # fmt: skip
+        self.mesh = Meshwork(node, self.links, self.peers, self.outbox, audience.is_public, audience.is_member)
         self.feeder = Feeder(node, self.snapshot_server, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(node, self.outbox)
         self.comparer = Comparer(node, self.links, self.outbox, self.snapshot_client)
@@ -135,8 +132,8 @@ class Sync:
             Probe: lambda link, probe: self.liveness.answer(link, probe, node.now_ms),
             Probed: self._probed,
             Relays: self._relays,
-            Ask: lambda link, ask: self.mesh.inquiries.asked(link, ask, node.now_s),
-            Holding: lambda link, holding: self.mesh.inquiries.answered(link, holding, node.now_s),
+            Ask: self.mesh.inquiries.asked,
+            Holding: self.mesh.inquiries.answered,
             Reached: self.mesh.routes.heard,
             Digests: self._digests,
             Removed: self._removed,
@@ -154,7 +151,7 @@ class Sync:
         """A connection stands: introduce ourselves. ``node``: whose key the other side has proven to have."""
         public = [replica for _, replica in sorted(self.replicas.items()) if self._audience.is_public(replica.name)]
         public.sort(key=lambda replica: replica.name != CLUSTER_SPACE)
-        self.contacts.opened(Link(conn, url, dialled, self._node.now_s, node), public, self._node.now_ms)
+        self.contacts.opened(Link(conn, url, dialled, self._node.now_s, node), public)
 
     def closed(self, conn: int, reason: str) -> None:
         """A connection is gone."""
@@ -198,7 +195,7 @@ class Sync:
     def _hello(self, link: Link, hello: Hello) -> None:
         if link.hello is not None:
             raise PeerError("a second hello on one connection")
-        self.contacts.introduced(link, hello, self._node.now_ms)
+        self.contacts.introduced(link, hello)
         told = set(link.introduced)
         for name, (epoch, frontier) in sorted(hello.spaces.items()):
             if name in told and self._audience.may_hold(name, hello.node):
@@ -599,8 +596,8 @@ class Sync:
         if is_due:
             self.snapshot_server.tick()
             self.snapshot_client.tick()
-            self.mesh.run(applied, now_s)
-            self.contacts.check_silence(now_s)
+            self.mesh.run(applied)
+            self.contacts.check_silence()
             self.liveness.check(self.links.values(), now_s)
             self.cards.tell(now_s)
             self.ballots.run(now_s)
@@ -612,7 +609,7 @@ class Sync:
                 if link.unintroduced:
                     self._introduce_more(link)
         elif self.mesh.inquiries.questions:
-            self.mesh.inquiries.run(applied, now_s)
+            self.mesh.inquiries.run(applied)
         if self.links:
             self._pump_news(applied, durable, is_patient)
         if is_due and now_s >= self._check_due_s:

@@ -129,10 +129,10 @@ def what_a_peer_once_had_counts_for_ever(patch: Patches):
     start, introduced = Sync._start, Contacts.introduced
     once: dict[tuple[int, str], dict[str, dict[Writer, int]]] = {}
 
-    def remembering(self, link, hello, now_ms):
+    def remembering(self, link, hello):
         peer = self.peers.get(hello.node)
         once[id(self.peers), hello.node] = {} if peer is None else {n: dict(v) for n, v in peer.acked.items()}
-        introduced(self, link, hello, now_ms)
+        introduced(self, link, hello)
 
     def never_less(self, link, replica_, *arguments):
         start(self, link, replica_, *arguments)
