@@ -211,7 +211,7 @@ class Admission:
         """Close the connections of those who may no longer be here."""
         sync = self._sync
         for link in list(sync.links.values()):
-            node = link.node or (link.hello.node if link.hello is not None else "")
+            node = link.node or link.peer_node
             gone = self.membership.removed.get(node)
             if gone is not None:
                 sync.outbox.close(link, gone.reason)

@@ -60,8 +60,7 @@ class Contacts:
 
     def closed(self, link: Link, reason: str) -> None:
         """A connection over which the other side had introduced itself is gone."""
-        assert link.hello is not None
-        peer = self.peers[link.hello.node]
+        peer = self.peers[link.peer_node]
         if peer.link is link:
             peer.link = None
             peer.last_error = reason
@@ -171,8 +170,7 @@ class Contacts:
 
         Dialled by the lower node id, then the newer.
         """
-        assert link.hello is not None
-        return (self._node.identity.node if link.dialled else link.hello.node, -link.since_s)
+        return (self._node.identity.node if link.dialled else link.peer_node, -link.since_s)
 
     def tell_links(self) -> None:
         """Tell every peer which nodes this one is connected to."""

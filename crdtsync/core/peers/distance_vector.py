@@ -74,7 +74,7 @@ class Routes:
         for conn, link in sorted(self._links.items()):
             if link.hello is None:
                 continue
-            _offer(routes, link.hello.node, Route(1, conn))
+            _offer(routes, link.peer_node, Route(1, conn))
             for node in link.nodes:
                 _offer(routes, node, Route(2, conn))
             for node, hops in self._heard.get(conn, {}).items():

@@ -125,6 +125,11 @@ class Link:
         """Who is at the other end; empty until it has said so."""
         return self.node if self.hello is None else self.hello.node
 
+    @property
+    def peer_name(self) -> str | None:
+        """What who is at the other end is called; None until it has said so."""
+        return None if self.hello is None else self.hello.name
+
     def takes(self, message: type[Message]) -> bool:
         """Whether the peer has introduced itself as one that knows such messages."""
         return self.hello is not None and (not message.FEATURE or message.FEATURE in self.hello.features)

@@ -88,7 +88,7 @@ class ResolverNews:
         count = sum(len(each.patterns) + len(each.keys) for each in told)
         if message.node != self._node and message.patterns and count <= TOLD_MAX:
             heard[message.node] = NodeResolvers(message)
-        elif link.hello is not None and link.hello.node == message.node:
+        elif link.hello is not None and link.peer_node == message.node:
             self._withdrawn.add(message.node)
         if before is not None or message.node in heard:
             self.is_stale = True
@@ -137,7 +137,7 @@ class ResolverNews:
             link = self._links[conn]
             for node, known in heard.items():
                 route = routes.get(node)
-                if link.hello is not None and link.hello.node == node:
+                if link.hello is not None and link.peer_node == node:
                     own[node] = conn, known
                 elif node in link.nodes:
                     near.setdefault(node, (conn, known))
@@ -179,7 +179,7 @@ class ResolverNews:
                 late.append(self._due_s[conn])
                 if not self._has_changed:
                     continue
-            near = {link.hello.node, *link.nodes}
+            near = {link.peer_node, *link.nodes}
             wanted = {node: told for node, (over, told) in self._relayed.items() if over != conn and node not in near}
             wanted[self._node] = self._own
             if self._tell(link, wanted, only_first=is_early) and not is_early:

@@ -159,7 +159,7 @@ class Sync:
         if link is None or link.hello is None:
             return
         self.snapshot_client.closed(link)
-        peer = self.peers[link.hello.node]
+        peer = self.peers[link.peer_node]
         if peer.link is link:
             self._forget_unheard(peer)
         self.contacts.closed(link, reason)
@@ -187,7 +187,7 @@ class Sync:
         except InvalidEncoding as error:
             raise PeerError(error.message) from None
         if link.hello is not None:
-            self.peers[link.hello.node].last_seen_ms = self._node.now_ms
+            self.peers[link.peer_node].last_seen_ms = self._node.now_ms
         elif not isinstance(message, Hello):
             raise PeerError("the first message of a connection must be a hello")
         return [] if message is None else self._handlers[type(message)](link, message) or []
@@ -216,7 +216,6 @@ class Sync:
         With another epoch there is nothing to do: the cluster's records are on their way to one of the two, which will
         then take it from there.
         """
-        assert link.hello is not None
         if epoch != replica.epoch:
             self._part(link, replica.name)
             return
@@ -227,7 +226,7 @@ class Sync:
         link.busy.add(replica.name)
         link.unsettled.add(replica.name)
         self.resolver_news.is_stale = True
-        self.peers[link.hello.node].acked[replica.name] = dict(known)
+        self.peers[link.peer_node].acked[replica.name] = dict(known)
         self.comparer.note([replica.name])
         if is_first:
             self.cards.introduced(link)
@@ -301,9 +300,7 @@ class Sync:
                 if seq > here.known.get(writer, 0):
                     here.known[writer] = seq
         except InvalidEncoding as error:
-            self._node.log(
-                "change_refused", space=message.space, peer=link.hello and link.hello.name, reason=error.message
-            )
+            self._node.log("change_refused", space=message.space, peer=link.peer_name, reason=error.message)
             self.outbox.close(link, error.message)
         self.mesh.relaying.answer(link)
         return applied
@@ -413,10 +410,9 @@ class Sync:
 
     def _ack(self, link: Link, ack: Ack) -> None:
         """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
-        assert link.hello is not None
         for part in ack.spaces:
             self._stir(link, part.space)
-        offered, differing = self._acks.received(link, self.peers[link.hello.node], ack)
+        offered, differing = self._acks.received(link, self.peers[link.peer_node], ack)
         for here, replica in offered:
             self.feeder.reconsider(here, replica)
         for part in ack.spaces:
@@ -459,8 +455,7 @@ class Sync:
             self.feeder.rewind_to_lacking(link, self.replicas[name])
 
     def _probed(self, link: Link, probed: Probed) -> None:
-        assert link.hello is not None
-        peer = self.peers[link.hello.node]
+        peer = self.peers[link.peer_node]
         self.liveness.answered(link, peer, probed, self._node.now_s, self._node.now_ms)
         self.contacts.look_at_clock(peer)
 
@@ -480,10 +475,9 @@ class Sync:
 
     def _want(self, link: Link, want: Want) -> None:
         """A peer asks for changes again, or says for the first time what it has of a space."""
-        assert link.hello is not None
         self._stir(link, want.space)
         replica = self.replicas.get(want.space)
-        if replica is None or not self._audience.may_hold(want.space, link.hello.node):
+        if replica is None or not self._audience.may_hold(want.space, link.peer_node):
             return
         is_first = want.space not in link.spaces and want.epoch == replica.epoch
         self._start(link, replica, want.epoch, want.frontier)
@@ -495,7 +489,7 @@ class Sync:
     def space_opened(self, replica: Replica) -> None:
         """This node has a space from now on: tell the peers that may hold it."""
         for link in self._linked():
-            if link.hello is not None and self._audience.may_hold(replica.name, link.hello.node):
+            if link.hello is not None and self._audience.may_hold(replica.name, link.peer_node):
                 self._acks.introduce(link, replica)
 
     def space_closed(self, replica: Replica) -> None:
@@ -512,8 +506,7 @@ class Sync:
     def audience_changed(self, replica: Replica) -> None:
         """Other nodes than before may hold a space, perhaps."""
         for link in self._linked():
-            assert link.hello is not None
-            if not self._audience.may_hold(replica.name, link.hello.node):
+            if not self._audience.may_hold(replica.name, link.peer_node):
                 self._part(link, replica.name)
             elif replica.name not in link.introduced:
                 self._acks.introduce(link, replica)
@@ -544,7 +537,7 @@ class Sync:
         link.wants.pop(name, None)
         link.dropped_spaces.discard(name)
         if link.hello is not None:
-            self.peers[link.hello.node].acked.pop(name, None)
+            self.peers[link.peer_node].acked.pop(name, None)
 
     def _stop(self, link: Link, stop: Stop) -> None:
         assert link.hello is not None
@@ -654,10 +647,10 @@ class Sync:
         """Tell a peer of some of the spaces that the hello had no room for."""
         for _ in range(min(HELLO_SPACES_MAX, len(link.unintroduced))):
             replica = self.replicas.get(link.unintroduced.popleft())
-            if replica is not None and replica.name not in link.introduced:
-                assert link.hello is not None
-                if self._audience.may_hold(replica.name, link.hello.node):
-                    self._acks.introduce(link, replica)
+            if replica is None or replica.name in link.introduced:
+                continue
+            if self._audience.may_hold(replica.name, link.peer_node):
+                self._acks.introduce(link, replica)
 
     @staticmethod
     def _is_busy(here: SpaceLink, replica: Replica) -> bool:

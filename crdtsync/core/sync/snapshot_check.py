@@ -72,9 +72,9 @@ class SnapshotCheck:
     def heard(self, link: Link, message: Sampled) -> None:
         """A node has answered."""
         assert link.hello is not None
-        if link.hello.node not in self.asked:
+        if link.peer_node not in self.asked:
             return
-        self.asked.discard(link.hello.node)
+        self.asked.discard(link.peer_node)
         name = link.hello.name
         if message.is_denied:
             self.denied = f"it names changes of {name} that {name} never made"
@@ -128,7 +128,7 @@ class Checks:
         entries = [(entry.key, entry.dot) for entry in some]
         questions = []
         for link in links:
-            node = link.hello.node if link.hello is not None else taking.node
+            node = link.peer_node if link.hello is not None else taking.node
             if node == taking.node or not link.takes(Sample) or not (check.is_much or node in authors):
                 continue
             if replica.name in link.spaces and not link.spaces[replica.name].stopped:
@@ -140,8 +140,7 @@ class Checks:
         """Whether a peer that mends a difference is believed that these entries were removed: not if they are many, or
         records that no correct node removes.
         """
-        assert link.hello is not None
-        node, held = link.hello.node, replica.entries
+        node, held = link.peer_node, replica.entries
         gone = [(key, dot) for key, dot in message.entries if held.holds_dot(key, dot)]
         if is_much(replica, gone, self._today(replica.name, node)) or (
             replica.name == CLUSTER_SPACE and any(key.startswith(_KEPT) for key, _ in gone)

@@ -171,7 +171,7 @@ class SnapshotClient:
         """
         if link.hello is None or not link.takes(Take):
             return None
-        if self._is_refused(replica.name, link.hello.node):
+        if self._is_refused(replica.name, link.peer_node):
             return None
         here.has_offer = True
         self._offered.add(replica.name)
@@ -430,7 +430,7 @@ class SnapshotClient:
             self._node.log(
                 "snapshot_started",
                 space=replica.name,
-                peer=receipt.link and receipt.link.hello and receipt.link.hello.name,
+                peer=receipt.link and receipt.link.peer_name,
                 entries=receipt.taking.header and receipt.taking.header.entries,
             )
         receipt.deadline_s = self._node.now_s + PROGRESS_TIMEOUT_S
@@ -456,7 +456,7 @@ class SnapshotClient:
             "repaired",
             level="warning",
             space=replica.name,
-            peer=link.hello and link.hello.name,
+            peer=link.peer_name,
             came=len(done.merged.come),
             texts=len(done.merged.texts),
             removed_there=len(done.removed),
@@ -465,7 +465,7 @@ class SnapshotClient:
     def removed(self, link: Link, replica: Replica, message: Removed) -> None:
         """A peer that repairs itself knows that these entries were removed: believed of few."""
         if not self._checks.may_remove(replica, link, message):
-            self._node.log("removal_refused", level="warning", space=replica.name, peer=link.hello and link.hello.name)
+            self._node.log("removal_refused", level="warning", space=replica.name, peer=link.peer_name)
             return
         merged = remove(replica, message.entries, self._node.now_ms)
         if merged.gone:
@@ -505,7 +505,7 @@ class SnapshotClient:
 
     def _corrupt(self, space: str, receipt: Receipt, part: int) -> None:
         receipt.asked_again += 1
-        peer = receipt.link and receipt.link.hello and receipt.link.hello.name
+        peer = receipt.link and receipt.link.peer_name
         self._node.log("snapshot_part_corrupt", level="warning", space=space, peer=peer, part=part)
         if receipt.asked_again > ASKED_AGAIN_MAX:
             self._refuse(space, receipt, InvalidEncoding(f"part {part} came corrupt {receipt.asked_again} times"))

@@ -109,7 +109,7 @@ class SnapshotServer:
     def _offer(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         here.offer_due_s = self._node.now_s + OFFER_INTERVAL_S
         self._send(link, Offer(replica.name, replica.epoch))
-        self._node.log("snapshot_offered", level="debug", space=replica.name, peer=link.hello and link.hello.name)
+        self._node.log("snapshot_offered", level="debug", space=replica.name, peer=link.peer_name)
 
     def check(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         """Called each relay delay: a peer may have fallen below the log's floor while it was connected."""
@@ -141,7 +141,7 @@ class SnapshotServer:
         self._node.log(
             "snapshot_resumed" if part else "snapshot_started",
             space=replica.name,
-            to=link.hello and link.hello.name,
+            to=link.peer_name,
             part=part,
             entries=open_.snapshot.entry_count,
         )
