@@ -1,4 +1,4 @@
-"""The kinds of keys: register, counter, set, map, log, text. Each module says how one is written, read and told.
+"""The kinds of keys. Each module says how one is written, read and told.
 
 Merging knows nothing of kinds: it looks at dots alone (:mod:`crdtsync.core.crdt.entries`). A kind gives the entries of
 a key their meaning. Two ``incr`` of Ann and Bob, for example, are two entries of one key; the module ``counter`` adds
