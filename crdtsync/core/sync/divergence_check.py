@@ -129,8 +129,9 @@ class Comparer:
 
     def heard(self, link: Link, here: SpaceLink, replica: Replica, message: Digests) -> None:
         """A peer says what it has."""
-        here.heard = message
-        self._compare(link, here, replica)
+        if not here.forked:
+            here.heard = message
+            self._compare(link, here, replica)
 
     def _compare(self, link: Link, here: SpaceLink, replica: Replica) -> None:
         theirs, own = here.heard, self._own.get(replica.name)

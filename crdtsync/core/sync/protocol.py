@@ -125,8 +125,8 @@ class Sync:
             Want: self._want,
             Links: self._linked_to,
             Stop: self._stop,
-            Offer: self._offered,
-            Take: self._take,
+            Offer: self._in_space(self.snapshot_client.hear_offer, is_stirring=True),
+            Take: self._in_space(self.snapshot_server.take, is_stirring=True),
             Part: self._snapshot_part,
             Resolvers: self._resolvers,
             Probe: lambda link, probe: self.liveness.answer(link, probe, node.now_ms),
@@ -135,13 +135,13 @@ class Sync:
             Ask: self.mesh.inquiries.asked,
             Holding: self.mesh.inquiries.answered,
             Reached: self.mesh.routes.heard,
-            Digests: self._digests,
+            Digests: self._in_space(self.comparer.heard),
             Removed: self._removed,
-            Sample: self._sample,
-            Sampled: self._sampled,
-            Chain: self._chain,
-            Spoilt: self._spoilt,
-            Intact: self._intact,
+            Sample: self._in_space(lambda link, _, replica, sample: self.outbox.send(link, answer(replica, sample))),
+            Sampled: self._in_space(self._sampled),
+            Chain: self._in_space(self.forks.heard),
+            Spoilt: self._in_space(lambda link, _, replica, spoilt: self.value_repair.asked(link, replica, spoilt)),
+            Intact: self._in_space(lambda _link, _, replica, intact: self.value_repair.came(replica, intact)),
         }
         assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
 
@@ -259,6 +259,21 @@ class Sync:
             return None
         return here, replica
 
+    def _in_space(
+        self, handle: Callable[[Link, SpaceLink, Replica, Any], list[Applied] | None], *, is_stirring: bool = False
+    ) -> Handler:
+        """Handles a message about a space, unless that does not sync on its connection; ``is_stirring``: then the turn
+        looks at the space all the same.
+        """
+
+        def handler(link: Link, message: _OfSpace) -> list[Applied] | None:
+            if is_stirring:
+                self._stir(link, message.space)
+            synced = self._synced(link, message)
+            return None if synced is None else handle(link, *synced, message)
+
+        return handler
+
     def changes(self, link: Link, message: Changes) -> list[Applied]:
         """Take in changes of a peer that has introduced itself; what could be applied of them."""
         self._stir(link, message.space)
@@ -335,18 +350,6 @@ class Sync:
             applied.extend(done)
         return kept
 
-    def _offered(self, link: Link, offer: Offer) -> None:
-        self._stir(link, offer.space)
-        synced = self._synced(link, offer)
-        if synced is not None:
-            self.snapshot_client.hear_offer(link, *synced)
-
-    def _take(self, link: Link, take: Take) -> None:
-        self._stir(link, take.space)
-        synced = self._synced(link, take)
-        if synced is not None:
-            self.snapshot_server.take(link, *synced, take)
-
     def _snapshot_part(self, link: Link, part: Part) -> list[Applied]:
         self._stir(link, part.space)
         if self._node.read_only and part.data:
@@ -386,27 +389,9 @@ class Sync:
             self._acks.want(link, name)
         return merged.applied
 
-    def _sample(self, link: Link, sample: Sample) -> None:
-        synced = self._synced(link, sample)
-        if synced is not None:
-            self.outbox.send(link, answer(synced[1], sample))
-
-    def _sampled(self, link: Link, sampled: Sampled) -> list[Applied]:
-        synced = self._synced(link, sampled)
-        if synced is None:
-            return []
-        self.snapshot_client.sampled(link, synced[1], sampled)
+    def _sampled(self, link: Link, _here: SpaceLink, replica: Replica, sampled: Sampled) -> list[Applied]:
+        self.snapshot_client.sampled(link, replica, sampled)
         return self.conclude()
-
-    def _spoilt(self, link: Link, spoilt: Spoilt) -> None:
-        synced = self._synced(link, spoilt)
-        if synced is not None:
-            self.value_repair.asked(link, synced[1], spoilt)
-
-    def _intact(self, link: Link, intact: Intact) -> None:
-        synced = self._synced(link, intact)
-        if synced is not None and not self._node.read_only:
-            self.value_repair.came(synced[1], intact)
 
     def _ack(self, link: Link, ack: Ack) -> None:
         """``heard_ack`` says that nothing follows from it, beside what may be sent now."""
@@ -427,11 +412,6 @@ class Sync:
         here = link.spaces.get(space)
         for writer in here.forked if here is not None else ():
             self.peers[link.peer_node].acked.get(space, {}).pop(writer, None)
-
-    def _digests(self, link: Link, digests: Digests) -> None:
-        synced = self._synced(link, digests)
-        if synced is not None and not synced[0].forked:
-            self.comparer.heard(link, *synced, digests)
 
     def _removed(self, link: Link, removed: Removed) -> None:
         synced = self._synced(link, removed)
@@ -547,11 +527,6 @@ class Sync:
             self._node.alarms.raise_once(
                 alarm_of(stop.code), stop.space, f"{link.hello.name} stopped syncing: {stop.message}"
             )
-
-    def _chain(self, link: Link, chain: Chain) -> None:
-        synced = self._synced(link, chain)
-        if synced is not None:
-            self.forks.heard(link, *synced, chain)
 
     def ask_again(self, space: str) -> None:
         """Something of a space came and was dropped: whoever is connected sends what is lacking."""

@@ -34,7 +34,7 @@ from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import REMOVED_ENTRIES_MAX, Removed, Sampled
 from crdtsync.wire.peer.snapshot import part_hash
-from crdtsync.wire.peer.transfer import Part, Take
+from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class SnapshotClient:
                     replica.values.let_go(taking.entries[dot])
         return taking
 
-    def hear_offer(self, link: Link, here: SpaceLink, replica: Replica) -> None:
+    def hear_offer(self, link: Link, here: SpaceLink, replica: Replica, _offer: Offer) -> None:
         """A peer has a snapshot for this node."""
         here.has_offer = True
         self._offered.add(replica.name)

@@ -145,6 +145,8 @@ class ValueRepair:
 
     def came(self, replica: Replica, message: Intact) -> None:
         """A peer has answered."""
+        if self._node.read_only:
+            return
         for key, dot, value in message.found():
             if replica.values.came(dot, value):
                 self._node.alarms.journal("value_mended", space=replica.name, key=key)
