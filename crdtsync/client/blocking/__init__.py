@@ -11,6 +11,9 @@ thread.
 A watch, a resolver, a mirror and an editor have a connection of their own. A mirror, an editor and a resolver with
 a function also have a thread of their own.
 
+``client``, ``resolver``, ``text``, ``document``, ``blob``, ``changes`` and ``methods`` are generated from those of
+``aio``. What waits on a socket or holds a lock is another program among threads, and is written by hand.
+
 Modules:
 
 - ``client``: the client and its sessions
