@@ -17,9 +17,9 @@ from tests.simulator.player import SKEWS_MS, WEIGHTS, Player
 from tests.simulator.resolving import Resolving
 from tests.simulator.world import World
 
-HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 50
+HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 100
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
-CHUNK = 20
+CHUNK = 5
 LONG_AGO = Read(None)
 
 
