@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -246,7 +247,8 @@ def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[st
             order = json.loads(data)
             for name in order.get("imports", ()):
                 if name not in sys.modules:
-                    importlib.import_module(name)
+                    with suppress(Exception):  # the program that asked for it imports it again, and says why it cannot
+                        importlib.import_module(name)
                     gc.freeze()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.harness import wait_until
+from tests.harness.warm import stand_in
 
 pytestmark = [
     pytest.mark.integration,
@@ -37,3 +38,11 @@ def test_a_daemon_does_not_outlive_a_test_process_that_is_killed() -> None:
         )
         daemon = Path("/proc", str(int(done.stdout)))
         wait_until(lambda: not daemon.exists(), what="the daemon has ended")
+
+
+def test_an_import_that_fails_ends_nobody_but_who_asked_for_it() -> None:
+    for name, status in (("nowhere_at_all", 1), ("json", 0)):
+        program = f"import {name}; print({name!r})"
+        command = stand_in(program, [sys.executable, "-c", program], name)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, name in done.stdout + done.stderr) == (status, True)
