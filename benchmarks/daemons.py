@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 # The daemon, which the kernel ends should we be killed (PR_SET_PDEATHSIG of prctl(2)).
 _PROGRAM = """
 import ctypes, signal, sys

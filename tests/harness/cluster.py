@@ -77,14 +77,14 @@ class Cluster:
         for proxy in self._links.values():
             proxy.delay_ms = delay_ms
 
-    def wait_connected(self, *which: Which, timeout_s: float = 20.0) -> None:
+    def wait_connected(self, *which: Which, timeout_s: float = 60.0) -> None:
         """Until every pair of ``which`` (default: all that run) is connected."""
         daemons = [self[each] for each in which] or [daemon for daemon in self.daemons if daemon.is_running]
         for a, b in combinations(daemons, 2):
             both = partial(_are_connected, a, b)
             wait_until(both, timeout_s, f"{a.name} and {b.name} connect")
 
-    def wait_parted(self, a: Which, b: Which, timeout_s: float = 20.0) -> None:
+    def wait_parted(self, a: Which, b: Which, timeout_s: float = 60.0) -> None:
         """Until both know that they are not connected."""
         first, second = self[a], self[b]
         wait_until(
@@ -118,7 +118,7 @@ class Cluster:
         return self.daemons.index(which) if isinstance(which, Daemon) else which
 
 
-def wait_until(check: Callable[[], T], timeout_s: float = 20.0, what: str = "it is so") -> T:
+def wait_until(check: Callable[[], T], timeout_s: float = 60.0, what: str = "it is so") -> T:
     """Poll until ``check`` returns something true, and return that."""
     deadline = monotonic() + timeout_s
     while True:
@@ -155,7 +155,7 @@ def differences(daemons: Sequence[Daemon]) -> str:
     return ""
 
 
-def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 20.0) -> None:
+def wait_until_equal(daemons: Cluster | Sequence[Daemon], timeout_s: float = 60.0) -> None:
     """Until all running daemons hold the same changes; then they must hold the same state."""
     running = [daemon for daemon in daemons if daemon.is_running]
     deadline = monotonic() + timeout_s

@@ -23,7 +23,7 @@ from tests.harness.raw import RawAgent
 from tests.harness.warm import WarmProcess, warm_start
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 60.0
 PROGRAM = "from crdtsyncd.main import main; main()"
 CHANGED = "import crdtsyncd.serve\n"
 """Begins a program that changes what has been imported already, and so may be forked from a process that has."""
@@ -182,7 +182,7 @@ class Daemon:
         """A connection that speaks the agent protocol frame by frame; ``agent=None`` sends no hello."""
         return RawAgent(self.socket, agent, **options)
 
-    def status(self, timeout_s: float = 10.0) -> dict[str, Any]:
+    def status(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """What ``crdtsync status --json`` prints."""
         try:
             with self.raw("status", timeout_s=timeout_s) as agent:

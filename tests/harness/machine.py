@@ -18,7 +18,7 @@ from typing import Self
 
 from packaging.requirements import Requirement
 
-BOOT_TIMEOUT_S = 30.0
+BOOT_TIMEOUT_S = 100.0
 SCRIPT = Path(__file__).with_name("boot.sh")
 SYSTEMD = Path("/lib/systemd/systemd")
 PYTHON = Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")

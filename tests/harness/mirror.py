@@ -30,7 +30,7 @@ class Mirror:
         self._watch.close()
         self._thread.join(20)
 
-    def wait_for(self, expected: dict[str, Any], timeout_s: float = 10.0) -> None:
+    def wait_for(self, expected: dict[str, Any], timeout_s: float = 60.0) -> None:
         """Until it holds exactly this."""
         with suppress(AssertionError):  # the message below says more
             wait_until(lambda: self._failure or self.values == expected, timeout_s)

@@ -15,7 +15,7 @@ import uvloop
 
 T = TypeVar("T")
 CHUNK_BYTES = 64 * 1024
-CALL_TIMEOUT_S = 20.0
+CALL_TIMEOUT_S = 60.0
 Address = tuple[str, int] | str  # a str is the path of a unix socket
 
 

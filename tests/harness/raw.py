@@ -37,7 +37,7 @@ class RawAgent:
         *,
         client: bytes | None = None,
         space: str = "default",
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
     ) -> None:
         self.begin(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), client, timeout_s)
         try:
@@ -48,7 +48,7 @@ class RawAgent:
             self.socket.close()
             raise
 
-    def begin(self, connection: Socket, client: bytes | None = None, timeout_s: float = 20.0) -> None:
+    def begin(self, connection: Socket, client: bytes | None = None, timeout_s: float = 60.0) -> None:
         """Start afresh on this connection."""
         self.client = client or os.urandom(16)
         self.timeout_s = timeout_s
@@ -116,7 +116,7 @@ class RawAgent:
         request, status, content = msgpack.unpackb(self._exactly(length, timeout_s), strict_map_key=False)
         return request, status, content
 
-    def wait_closed(self, timeout_s: float = 10.0) -> None:
+    def wait_closed(self, timeout_s: float = 60.0) -> None:
         """Until the daemon closes the connection.
 
         :raises TimeoutError: it does not.

@@ -22,7 +22,7 @@ def test_names_as_frameworks_have_them_are_shown_on_every_host(pair: Cluster) ->
             one.set(name, 1)
             one.append("l", name)
             one.session(f"{name[:-1]}z").set(f"{name}/2", 1)
-            assert next(one.watch(name, timeout=10)).agent == name
+            assert next(one.watch(name, timeout=60)).agent == name
             assert name in [agent["name"] for agent in one.status()["agents"]]
     wait_until_equal(pair)
     other = pair[1].client("reader")

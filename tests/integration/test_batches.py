@@ -17,7 +17,7 @@ from tests.harness import Cluster, Daemon, wait_until_equal
 pytestmark = pytest.mark.integration
 
 ROUNDS = 60
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def write_all(state: Client, n: int) -> None:

@@ -66,7 +66,7 @@ def invite(daemon: Daemon, *options: str) -> str:
     return run(daemon, "cluster", "invite", "--local", *options)
 
 
-def wait_connected(daemons: list[Daemon], timeout_s: float = 20.0) -> None:
+def wait_connected(daemons: list[Daemon], timeout_s: float = 60.0) -> None:
     for one in daemons:
         for other in daemons:
             if one is not other:

@@ -426,4 +426,4 @@ def test_the_status_tells_how_far_a_peer_is_behind(pair: Cluster) -> None:
 def test_a_peer_whose_connection_broke_is_not_called_connected(cluster: Cluster, attempt: int) -> None:
     cluster.isolate(0)
     for other in (1, 2):
-        cluster.wait_parted(0, other, timeout_s=10)
+        cluster.wait_parted(0, other)

@@ -161,7 +161,7 @@ def test_sigterm_under_load_loses_nothing_and_takes_seconds_at_most(daemon: Daem
     with Load(daemon) as load:
         for _ in range(3):
             load.wait_for(100)
-            assert daemon.stop(timeout_s=8) == 0
+            assert daemon.stop() == 0
             daemon.start()
     check_held(daemon, load.acknowledged)
     assert len(writers(daemon)) == 1
@@ -170,7 +170,7 @@ def test_sigterm_under_load_loses_nothing_and_takes_seconds_at_most(daemon: Daem
 def test_sigterm_of_a_daemon_with_busy_peers_and_watchers(cluster: Cluster) -> None:
     with cluster[0].client() as client, client.watch("", timeout=0.05), Load(cluster[1]), Load(cluster[0]) as load:
         load.wait_for(100)
-        assert cluster[0].stop(timeout_s=8) == 0
+        assert cluster[0].stop() == 0
         cluster[0].start()
     wait_until_equal(cluster)
 
@@ -221,7 +221,7 @@ def test_a_write_whose_answer_was_lost_is_not_repeated_where_the_disk_went_back(
         victim.start()
         writer.join(60)
         assert [type(error) for error in outcome] == [OutcomeUnknown]
-        wait_until(lambda: state.get("waiting") == 1, timeout_s=40, what="the peer has given it back")
+        wait_until(lambda: state.get("waiting") == 1, what="the peer has given it back")
         assert [past.fate for past in state.history("waiting")] == ["live"]
 
 

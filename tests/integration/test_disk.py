@@ -309,7 +309,7 @@ def test_a_peer_of_a_really_full_disk_loses_nothing(
             assert keys(agent, "k/") < 160
         assert other.space()["keys"] == 160
         subprocess.run(["mount", "-o", f"remount,size={256 * MIB}", disk], check=True)
-        wait_until_equal(pair, timeout_s=40)
+        wait_until_equal(pair)
         for daemon in pair:
             assert_clean(daemon)
 

@@ -16,7 +16,7 @@ from crdtsync.client import AsyncEditor, Editor
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, KindMismatch, Timeout
 from tests.harness import Daemon
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 CHILD_S = 10
 USES: dict[str, Callable[[Any], Any]] = {
     "append": lambda editor: editor.append("x"),

@@ -16,7 +16,7 @@ from crdtsync.errors import DaemonUnavailable, InvalidRequest, KindMismatch, Tim
 from crdtsync.wire.limits import TEXT_BYTES_MAX
 from tests.harness import Cluster, Daemon
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def until(condition: Callable[[], bool], news: Event) -> None:

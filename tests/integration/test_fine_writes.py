@@ -161,13 +161,13 @@ def test_now_and_joined_tokens_name_what_others_wrote(daemon: Daemon, client: Cl
         client.join([])
     now = client.now()
     other.set("later", 1)
-    with client.watch(after=now, timeout=10) as watch:
+    with client.watch(after=now, timeout=60) as watch:
         assert next(watch).key == "later"
 
 
 def test_a_watch_without_a_snapshot_tells_what_comes(client: Client, other: Client) -> None:
     client.set("p/old", 1)
-    with client.watch("p/", snapshot=False, timeout=10) as watch:
+    with client.watch("p/", snapshot=False, timeout=60) as watch:
         other.set("p/new", 2)
         event = next(watch)
         assert (event.event, event.key) == ("set", "p/new")
@@ -178,7 +178,7 @@ def test_a_watch_without_a_snapshot_tells_what_comes(client: Client, other: Clie
 async def test_under_asyncio_a_watch_without_a_snapshot_begins_when_it_is_entered(daemon: Daemon) -> None:
     async with AsyncClient(socket=daemon.socket, agent="a") as client:
         await client.set("p/old", 1)
-        async with client.watch("p/", snapshot=False, timeout=10) as watch:
+        async with client.watch("p/", snapshot=False, timeout=60) as watch:
             await client.set("p/new", 2)
             event = await anext(watch)
             assert (event.event, event.key) == ("set", "p/new")
@@ -193,7 +193,7 @@ async def test_under_asyncio_a_watch_without_a_snapshot_begins_when_it_is_entere
         lambda client: client.entries("plan/*"),
         lambda client: client.conflicts("**"),
         lambda client: client.delete_prefix("plan/*"),
-        lambda client: client.watch("plan/**", timeout=10).next(),
+        lambda client: client.watch("plan/**", timeout=60).next(),
         lambda client: client.mirror("plan/**").__enter__(),
         lambda client: client.history(prefix="plan/**"),
         lambda client: client.claims("plan/**"),

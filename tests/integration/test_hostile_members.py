@@ -71,7 +71,7 @@ class Renegade:
     def say(self, message: Message) -> None:
         self.socket.send(message.encode())
 
-    def hear(self, kind: type, timeout_s: float = 10.0) -> Any:
+    def hear(self, kind: type, timeout_s: float = 60.0) -> Any:
         """The next message of a kind."""
         deadline = monotonic() + timeout_s
         while True:

@@ -49,7 +49,7 @@ def test_every_listing_names_its_point(daemon: Daemon) -> None:
     listings += [client.log("none"), client.log_items("none")]
     client.set("b", 2)
     for listing in listings:
-        assert [event.key for event in next_events(client.watch(after=listing.token, timeout=20), 1)] == ["b"]
+        assert [event.key for event in next_events(client.watch(after=listing.token, timeout=60), 1)] == ["b"]
 
 
 def test_a_log_is_read_on_behind_an_element_wherever_that_is(daemon: Daemon) -> None:

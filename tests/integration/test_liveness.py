@@ -25,7 +25,7 @@ liveness.PROBE_INTERVAL_S, liveness.PROBE_TIMEOUT_S = {}, {}
 from crdtsyncd.main import main
 main()
 """
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 
 
 async def introduced(daemon: Daemon, name: str, **options: Any) -> ClientConnection:

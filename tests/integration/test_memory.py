@@ -80,7 +80,7 @@ def grows_little(daemon: Daemon, bytes_max: int = GROWN_BYTES_MAX) -> Iterator[N
 def begin_message(daemon: Daemon, name: str, _number: int) -> socket.socket:
     """A connection of a stranger, who has sent nearly all of the largest message, or as much as was taken."""
     host, port = daemon.address.split(":")
-    plain = socket.create_connection((host, int(port)), timeout=10)
+    plain = socket.create_connection((host, int(port)), timeout=60)
     secured = joining_context().wrap_socket(plain, server_hostname=name, do_handshake_on_connect=False)
     with suppress(OSError):  # however it is thrown out
         secured.sendall(UPGRADE)

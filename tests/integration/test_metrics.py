@@ -132,12 +132,12 @@ def test_an_alarm_comes_before_the_bound(make_daemon):
     clients = [daemon.client(f"agent-{n}") for n in range(7)]
     for client in clients:
         client.get("key")
-    wait_until(lambda: "near_limit" in daemon.alarms(), timeout_s=30, what="the alarm")
+    wait_until(lambda: "near_limit" in daemon.alarms(), what="the alarm")
     usage = {usage["name"]: usage for usage in daemon.status()["usage"]}
     assert usage["agents"]["bound"] == 10
     for client in clients:
         client.close()
-    wait_until(lambda: "near_limit" not in daemon.alarms(), timeout_s=30, what="it clears")
+    wait_until(lambda: "near_limit" not in daemon.alarms(), what="it clears")
 
 
 def test_the_log_level_changes_at_run_time(daemon, tmp_path):

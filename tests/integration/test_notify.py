@@ -13,7 +13,7 @@ from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def told(watch: Watch) -> Event:

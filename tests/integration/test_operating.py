@@ -20,7 +20,7 @@ from tests.integration.test_upgrade import ROOT, UNIT, build, has_commit, releas
 SETTINGS = "/etc/crdtsync/crdtsyncd.toml"
 OTHER = "/var/lib/other"
 SOCKET = f"{OTHER}/agent.sock"
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 BEFORE = "HEAD~1"
 
 pytestmark = [

@@ -63,7 +63,7 @@ class Stranger:
     def send_changes(self, *changes: Change, epoch: int = 0, space: str = "default") -> None:
         self.send(Changes(space, epoch, [change.body for change in changes]))
 
-    def receive(self, kind: type, timeout_s: float = 10.0) -> Any:
+    def receive(self, kind: type, timeout_s: float = 60.0) -> Any:
         """The next message of a kind."""
         deadline = monotonic() + timeout_s
         while True:
@@ -71,7 +71,7 @@ class Stranger:
             if isinstance(message, kind):
                 return message
 
-    def wait_refused(self, timeout_s: float = 10.0) -> str:
+    def wait_refused(self, timeout_s: float = 60.0) -> str:
         """Until the daemon closes the connection; the reason that it gives."""
         deadline = monotonic() + timeout_s
         try:
@@ -163,7 +163,7 @@ RAW = {
 @pytest.mark.parametrize("case", RAW)
 def test_what_is_no_websocket_is_refused_and_logged(daemon: Daemon, witness: Witness, case: str) -> None:
     mark = len(daemon.log_lines())
-    with socket.create_connection((daemon.address.split(":")[0], daemon.port), timeout=10) as raw:
+    with socket.create_connection((daemon.address.split(":")[0], daemon.port), timeout=60) as raw:
         raw.sendall(RAW[case])
         raw.shutdown(socket.SHUT_WR)
         try:
@@ -657,7 +657,7 @@ def test_the_silent_are_cut_off_in_time(fleet: Cluster, daemon: Daemon, witness:
     with ExitStack() as stack:
         raws = []
         for data in (b"", b"GET / HTTP/1.1\r\n", b"\x16\x03"):
-            raw = stack.enter_context(socket.create_connection((host, daemon.port), timeout=20))
+            raw = stack.enter_context(socket.create_connection((host, daemon.port), timeout=60))
             raw.sendall(data)
             raws.append(raw)
         strangers = [stack.enter_context(Stranger(daemon, hello=False)) for _ in range(2)]
@@ -706,7 +706,7 @@ def test_a_crowd_on_the_port_that_never_speaks_keeps_nobody_out() -> None:
     with Daemon() as daemon, undisturbed(daemon) as witness, ExitStack() as stack:
         host = daemon.address.split(":")[0]
         for _ in range(wanted):
-            stack.enter_context(socket.create_connection((host, daemon.port), timeout=10))
+            stack.enter_context(socket.create_connection((host, daemon.port), timeout=60))
         witness.works()
         assert _is_welcome(daemon)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

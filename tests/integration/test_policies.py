@@ -93,7 +93,7 @@ def test_each_policy_after_a_partition(pair: Cluster, policy: str, expected: obj
     pair.cut(0, 1)
     pair.wait_parted(0, 1)
     here, there = (daemon.client() for daemon in pair)
-    watched = there.watch("k", timeout=20)
+    watched = there.watch("k", timeout=60)
     here.set("k", 9)
     assert next(watched).event == "snapshot"
     there.set("k", 1)

@@ -26,7 +26,7 @@ from tests.harness.shell import Shell
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def conflict(daemon: Daemon, key: str, *values: object) -> None:

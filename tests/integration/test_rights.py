@@ -263,7 +263,7 @@ def check_text_of_another_key(agent: ForeignAgent, daemon: Daemon) -> None:
 def check_other_node(daemon: Daemon, make_daemon: Any) -> None:
     """Another node gets the rules, so that they hold there too, and no byte of a space that it may not hold."""
     other: Daemon = make_daemon("host-b", peers=[daemon.url])
-    wait_until(lambda: daemon.peer("host-b") is not None, timeout_s=20, what="the other node is known")
+    wait_until(lambda: daemon.peer("host-b") is not None, what="the other node is known")
     with daemon.client("host") as state:
         assert state.wait(state.session(space="closed").set("more", CANARY), w=2, timeout=30) == 2
         state.session(space="hidden").set(f"more-{HIDDEN}", HIDDEN)
@@ -296,7 +296,7 @@ def test_what_is_taken_away_ends_at_once_for_clients_and_keys_are_revoked(place:
             with pytest.raises(NotAllowed, match="may no longer read all"):
                 next(watch)
             with pytest.raises(NotAllowed, match=r"may no longer read all|may not read"):
-                wait_until(lambda: mirror["open/2"] is None, timeout_s=10, what="the mirror has ended")
+                wait_until(lambda: mirror["open/2"] is None, what="the mirror has ended")
             with pytest.raises(NotAllowed, match="crdtsync access grant agent:critic read 'open/1'"):
                 critic.get("open/1")
             host.access_grant("agent:critic", "read")

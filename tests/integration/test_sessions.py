@@ -26,7 +26,7 @@ from tests.harness.shell import Done, Shell
 pytestmark = pytest.mark.integration
 
 SHORT_S = 0.4
-LONG_S = 20.0
+LONG_S = 60.0
 PATIENCES_S = (SHORT_S, 2.0, LONG_S)
 """How long a daemon is given to say what it lacks: on a busy machine its word may come late."""
 

@@ -46,7 +46,7 @@ with Client(socket=sys.argv[1], agent="Research Lead") as state:
         batch.set("k", {"n": 1})
         batch.append("l", 1, meta={"round": 1})
     state.incr("c"), state.add("s", 1), state.merge("m", {"x": 1}), state.update("k", lambda value: value)
-    with state.mirror("k") as mirror, state.watch("k", timeout=10) as watch, state.resolver("k", lambda conflict: None):
+    with state.mirror("k") as mirror, state.watch("k", timeout=60) as watch, state.resolver("k", lambda conflict: None):
         assert mirror["k"] == next(watch).value == {"n": 1}
     assert state.get("t") == "a text"
     assert state.items(where_meta={"round": 1}) and state.history("k") and state.status() and state.explain("k")
