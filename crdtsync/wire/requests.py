@@ -12,8 +12,8 @@ nothing but keys, and the tables of ``docs/reference/agent-protocol.md`` are mad
 needs all rights that there are.
 
 A new request takes a row here, with the feature that names it (``since``), its handler in the core, a method in
-``crdtsync/client/aio/methods``, a command, what it answers in ``docs/reference/agent-protocol.md``, a row in
-``tests/requests.py``, and a test.
+``crdtsync/client/aio/methods``, a command with its line in ``crdtsyncd.cli.app``, what it answers in
+``docs/reference/agent-protocol.md``, a row in ``tests/requests.py``, and a test.
 """
 
 from __future__ import annotations
