@@ -25,8 +25,8 @@ CHANGE_BYTES = 48
 """What one change takes in an update beside its text, at most."""
 CHANGES_BYTES_MAX = 3 * 1024 * 1024
 """Many small changes that take more than this, in all, are told as one that replaces everything."""
-CHANGES_MAX = 500
-"""More changes than this are told line by line: each may be four parts, and the daemon takes 2,000 in one request."""
+CHANGES_MAX = 300
+"""More changes than this are told line by line: each may be four parts, and the daemon takes 1,300 in one request."""
 _JOURNAL_UPDATES_MAX = 256
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""

@@ -194,14 +194,14 @@ def test_places_of_a_long_string_are_dear_from_its_end_on(node: Host) -> None:
     """To find one, the Yjs library goes through the string from its beginning, or from where it was cut last."""
     agent = node.agent()
     write(agent, fresh_updates(LONG, b"", 10**6)[0])
-    upwards = range(30_000, 96_000, 50)
+    upwards = range(30_000, 96_000, 60)
     with pytest.raises(Refusal, match="many places of a long string"):
         write(agent, together(insertions(upwards[::-1], 6)))
     write(agent, together(insertions(upwards, 6)))
 
 
 def test_so_are_the_edits_of_one_request(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_MAX", 20 * len(LONG))
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_A_PART", len(LONG) // 60)
     agent = node.agent()
     write(agent, fresh_updates(LONG, b"", 10**6)[0])
     upwards = range(50_000, 90_000, 500)
