@@ -54,6 +54,7 @@ class TextKeeper:
         applied: list[Applied] = []
         self.has_readied = False
         replica.documents.made.clear()  # who wanted it has it
+        replica.documents.joins.clear()
         self._count(now_ms, is_writable)
         if is_writable:
             applied += self._make_ready(now_ms)
@@ -75,7 +76,7 @@ class TextKeeper:
         """When :meth:`keep` has something to do."""
         documents = self._replica.documents
         is_due = self._replica.texts.torn or documents.unready or documents.to_compact or self._under_way is not None
-        if documents.made or (is_writable and is_due):
+        if documents.made or documents.joins or (is_writable and is_due):
             return now_s
         if self._counting is not None or documents.contested:
             return now_s

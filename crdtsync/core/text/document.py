@@ -423,9 +423,14 @@ class Document:
         Its Yjs client id is a hash of what it does and of what it is made on top of. So two nodes that work out the
         same edit of the same document make the same bytes, which count once; and no id is ever used for two things.
         """
+        return at_once(self.edited_slowly(changes))
+
+    def edited_slowly(self, changes: Sequence[Edit]) -> Steps[bytes]:
+        """The same in steps: the library loads the whole document twice for it."""
         state = self.state()
         past = pack([list(self.dot), [part for pair in sorted(self.clocks().items()) for part in pair]])
         draft = edited_by(state, changes, client_of(past))
+        yield
         return draft if draft == NO_CHANGE else edited_by(state, changes, client_of(past, draft))
 
     def check_plain(self) -> None:
@@ -433,6 +438,8 @@ class Document:
 
         :raises InvalidValue: it does.
         """
+        if self._outline is not None and self._outline.is_plain:
+            return
         if not holds_only_text(self.state(), ROOT):
             raise InvalidValue(MORE_THAN_TEXT, path="$")
 

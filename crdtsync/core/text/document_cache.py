@@ -16,6 +16,7 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX, Document, Load
 from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX, Forgotten, forget
 from crdtsync.core.text.marker import named_document
+from crdtsync.core.text.word_merge import union_slowly, word_edits
 from crdtsync.errors import CrdtSyncError, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import shown
@@ -64,7 +65,7 @@ class Documents:
 
     __slots__ = (
         "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "begun", "contested", "hashes", "made", "now_s", "opened_total", "to_compact", "unready", "wake",
+        "begun", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unready", "wake",
     )  # fmt: skip
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
@@ -84,6 +85,7 @@ class Documents:
         self.begun: dict[Dot, Document] = {}  # what is applied next has been taken in by these already
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
+        self.joins: dict[Dot, tuple[Mapping[Dot, bytes], bytes]] = {}  # edits that unite documents of these states
         self._markers: dict[bytes, tuple[int, str]] = {}
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
@@ -180,6 +182,34 @@ class Documents:
     def make_anew(self, dot: Dot) -> Steps[Forgotten]:
         """Find that out, in steps."""
         return forget(self.get(dot, is_use=False).state(), EDIT_STRUCTS_MAX, CHUNK_CHARS_MAX)
+
+    def joined(self, winner: Dot, others: Sequence[Dot]) -> bytes:
+        """The edit of one document that makes it the union of itself and others.
+
+        :raises InvalidValue: one of them holds more than text.
+        :raises NotReady: that takes a while, and is done in the turns that follow.
+        """
+        states = {dot: self.get(dot).state() for dot in (winner, *others)}
+        found = self.joins.pop(winner, None)
+        if found is not None and found[0] == states:
+            return found[1]
+        for dot in states:
+            if not self.is_ready(dot):
+                raise NotReady(dot)
+            self.get(dot).check_plain()
+        if sum(map(len, states.values())) <= AT_ONCE_BYTES_MAX:
+            return at_once(self._join(winner, states))
+        raise self.prepare(winner, self._note_joined(winner, states))
+
+    def _note_joined(self, winner: Dot, states: Mapping[Dot, bytes]) -> Steps[None]:
+        self.joins[winner] = states, (yield from self._join(winner, states))
+
+    def _join(self, winner: Dot, dots: Iterable[Dot]) -> Steps[bytes]:
+        # in order of their names, so that all nodes join the same texts to the same text
+        whole = yield from union_slowly([self.get(dot).read() for dot in sorted(dots)])
+        changes = word_edits(self.get(winner).read(), whole)
+        yield
+        return (yield from self.get(winner).edited_slowly(changes))
 
     def begin_with(self, dot: Dot, made: Forgotten) -> None:
         """A new document is made of another one, by the updates that are applied next."""

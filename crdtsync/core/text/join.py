@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import Dot
 from crdtsync.core.text.document import CONTESTED_STEPS_MIN, Document
 from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
-from crdtsync.core.text.word_merge import union, word_edits
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
@@ -80,24 +79,15 @@ def merge_siblings(draft: Draft, key: str, groups: list[Sibling]) -> None:
     """Join documents, the winner first, into the winner's: what they have in common once, the rest of each beside it.
 
     :raises InvalidValue: one of them holds more than text.
+    :raises NotReady: that takes a while, and is done first.
     """
-    documents = [_settled(draft, current(group)) for group in groups]
-    winner = documents[0]
-    # in order of the documents' names, so that all nodes join the same texts to the same text
-    whole = union([document.read() for document in sorted(documents, key=lambda document: document.dot)])
-    update = winner.edited(word_edits(winner.read(), whole))
+    winner, *others = [_unedited(draft, current(group)).dot for group in groups]
+    update = draft.replica.documents.joined(winner, others)
     (family,) = families(groups[0])
     attrs = attributes_of(family.members)
     gone = [entry.dot for group in groups for entry in group]
-    merged = text_op(key, LINEAGE if attrs else None, winner.dot, update, gone, **(attrs or {}))
+    merged = text_op(key, LINEAGE if attrs else None, winner, update, gone, **(attrs or {}))
     draft.add(merged._replace(lost=0))  # which the document does not tell: it names the winner's alone
-
-
-def _settled(draft: Draft, dot: Dot) -> Document:
-    """A document that may be joined with others: of plain text, and not edited by the same batch."""
-    document = _unedited(draft, dot)
-    document.check_plain()
-    return document
 
 
 def _unedited(draft: Draft, dot: Dot) -> Document:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from crdtsync.differences import Edit, Effort, changed_lines, changes, common_prefix
+from crdtsync.wire.yjs.encoding import Steps, at_once
 
 WORD_DIFFERENCES_MAX = 400
 """Between two blocks of lines; beyond it they count as different from end to end."""
@@ -40,9 +41,15 @@ def union(texts: Sequence[str]) -> str:
 
     ``union([union([a, b]), b])`` is ``union([a, b])``, within these bounds.
     """
+    return at_once(union_slowly(texts))
+
+
+def union_slowly(texts: Sequence[str]) -> Steps[str]:
+    """The same, one text a step."""
     whole = ""
     for number, text in enumerate(texts):
         whole = _union(whole, text) if number else text
+        yield
     return whole
 
 

@@ -98,6 +98,7 @@ class _Shape:
     runs: dict[int, tuple[list[int], list[_Place]]] = field(default_factory=dict)
     types: dict[Id, tuple[int, int]] = field(default_factory=dict)  # kind, depth
     pairs: dict[int, set[int]] = field(default_factory=dict)  # by client, clocks of second halves
+    is_rich: bool = False  # there is more than characters of a text, or was when it came
 
     def place(self, client: int, clock: int) -> _Place:
         starts, places = self.runs[client]
@@ -129,6 +130,11 @@ class Outline(dict[int, int]):
         """Whether the document holds this id and has forgotten where it stood, as all that a GC struct covers."""
         return clock < self.get(client, 0) and self.shape.place(client, clock)[0] is None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but characters of the roots that are texts ever came."""
+        return not self.shape.is_rich
+
     def gone_until(self, client: int, clock: int) -> tuple[bool, int]:
         """The same, and up to which clock (exclusive) that is so of this client."""
         starts, places = self.shape.runs[client]
@@ -142,7 +148,7 @@ class Outline(dict[int, int]):
         twin.roots = self.roots
         runs = {client: ([*starts], [*places]) for client, (starts, places) in self.shape.runs.items()}
         pairs = {client: {*clocks} for client, clocks in self.shape.pairs.items()}
-        twin.shape = _Shape(runs, {**self.shape.types}, pairs)
+        twin.shape = _Shape(runs, {**self.shape.types}, pairs, self.shape.is_rich)
         twin.competition = self.competition.copy()
         return twin
 
@@ -226,6 +232,7 @@ def advance(known: dict[int, int], summary: UpdateSummary) -> None:
                 known.shape.add(client, clock, place)
         if summary.shape.types:
             known.shape.types |= summary.shape.types
+        known.shape.is_rich |= summary.shape.is_rich
         known.competition.advance(summary.competition)
         for client, pairs in summary.shape.pairs.items():
             known.shape.pairs.setdefault(client, set()).update(pairs)
@@ -292,6 +299,8 @@ class _Judge:
             clock = known_end
         self._check_content(client, struct, parent, keyed)
         self.shape.add(client, clock, (parent, keyed, kind <= DELETED))
+        is_text = kind == STRING and not keyed and (parent is None or self.roots.get(parent) == _ROOT_KINDS["text"])
+        self.shape.is_rich |= kind > DELETED and not is_text
         self._place(client, clock, struct, parent)
         if pairs:
             self.shape.pairs.setdefault(client, set()).update(pairs)

@@ -10,8 +10,10 @@ from pycrdt import Doc, Text
 from crdtsync.core.interface import Ready
 from crdtsync.core.text import apply_edits
 from crdtsync.core.text import document as module
+from crdtsync.core.text.marker import named_document
+from crdtsync.core.text.yjs_library import edited_by
 from crdtsync.errors import CrdtSyncError
-from crdtsync.wire.tokens import decode_dot
+from crdtsync.wire.tokens import decode_dot, encode_dot
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS
 from crdtsync.wire.yjs.lib0 import written_uint
 from crdtsync.wire.yjs.validator import InvalidUpdate
@@ -377,3 +379,43 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
     (text,) = texts_of(a)
     assert [text] == texts_of(b)
     assert sorted(text.split()) == sorted(["begin", "end", *(f"late{number}" for number in range(60))])
+
+
+# -- merging -----------------------------------------------------------------------------------------------------------
+
+
+def test_long_texts_are_merged_while_others_are_served(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    agent = a.agent()
+    make_long_text(agent)
+    make_long_text(b.agent())
+    (edit,) = edits_of(b.agent(), 1)
+    b.agent().do("text_apply", key="t", update=edit)
+    apart.link("a", "b")
+    apart.sync()
+    a.restart()
+    agent = a.agent()
+    request = agent.write("resolve", key="t", merge=True, seen=agent.ask("get", key="t")["version"])
+    assert turns_until(a, request, agent) > 2 * ITEMS // STEP_STRUCTS
+    assert agent.result(request)["resolved"] == 1
+    assert texts_of(a) == ["a" * ITEMS + " 0"]
+
+
+def test_a_merge_holds_what_was_edited_while_it_was_made_ready(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    agent, other = a.agent(), a.agent("other")
+    make_long_text(agent)
+    make_long_text(b.agent())
+    apart.link("a", "b")
+    apart.sync()
+    request = agent.write("resolve", key="t", merge=True)
+    for _ in range(3):
+        a.turn()
+    winner = decode_dot(agent.ask("text_read", key="t")["document"])
+    (loser,) = {*map(named_document, a.replica.documents.names())} - {winner}
+    update = edited_by(a.replica.documents.get(loser).state(), [(ITEMS, ITEMS, " late")], 8)
+    other.do("text_apply", key="t", document=encode_dot(loser), update=update)
+    assert request not in agent.replies
+    turns_until(a, request, agent)
+    assert texts_of(a) == ["a" * ITEMS + " late"]
+    assert not a.replica.documents.joins
