@@ -313,6 +313,16 @@ def test_what_a_caller_does_to_a_checkpoint_no_other_one_sees(saver: CrdtSaver, 
     assert found(saver, thread("t")).checkpoint["channel_values"] == {"text": "z"}
 
 
+def test_a_listing_gives_each_checkpoint_its_own_channels(saver: CrdtSaver, state: Client) -> None:
+    told: list[dict[str, Any]] = [{"a": 1, "b": "x"}, {"b": "y"}, {"b": "z", "c": ["changing"], "d": None}, {"d": 1}]
+    config = thread("t")
+    for step, values in enumerate(told):
+        config = put(saver, config, values, step)
+    for reader in (saver, CrdtSaver(state)):
+        for _ in range(2):
+            assert [each.checkpoint["channel_values"] for each in reader.list(thread("t"))] == told[::-1]
+
+
 def test_delta_channels_survive_pruning(saver: CrdtSaver) -> None:
     class Fields(TypedDict):
         lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
