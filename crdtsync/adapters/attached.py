@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.redaction import Rule, redacted
@@ -15,6 +16,7 @@ from crdtsync.errors import TooLarge
 
 CHANGE_OPERATIONS = 500
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -47,6 +49,26 @@ class Attached:
         """What is written of a value."""
         return redacted(self._redact, value)
 
+    def _append(self, key: str, elements: Sequence[Any]) -> None:
+        """Add elements to a log, all or none and as neighbours where they fit into one change."""
+
+        def append(part: Sequence[Any]) -> None:
+            with self._client.batch(w=self._w) as batch:
+                for element in part:
+                    batch.append(key, element)
+
+        in_changes(append, elements)
+
+    def _delete_keys(self, keys: Sequence[str], **options: Any) -> None:
+        """Delete keys, in as few changes as hold them; ``options`` are those of each deletion."""
+
+        def delete(part: Sequence[str]) -> None:
+            with self._client.batch(w=self._w) as batch:
+                for key in part:
+                    batch.delete(key, **options)
+
+        in_changes(delete, keys)
+
     def close(self) -> None:
         """Close the client that this made for itself; one that was handed in stays open."""
         if self._owned is not None:
@@ -69,6 +91,18 @@ async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([call])
         raise
+
+
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method for asyncio: it calls the one of the object that has the name of ``method``, as :func:`settled` does."""
+
+    @wraps(method)
+    async def call(*arguments: P.args, **options: P.kwargs) -> T:
+        self, *rest = arguments
+        found: T = await settled(getattr(self, method.__name__), *rest, **options)
+        return found
+
+    return call
 
 
 def in_changes(write: Callable[[Sequence[T]], None], items: Sequence[T], *, at_most: int = CHANGE_OPERATIONS) -> None:

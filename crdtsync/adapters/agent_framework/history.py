@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent_framework import HistoryProvider, Message
 from agent_framework._sessions import filter_new_messages
 
-from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.attached import Attached, settled
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
 
@@ -73,9 +73,4 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
     def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
         said = [self._redacted(json.loads(json.dumps(message.to_dict()))) for message in messages]
         new = filter_new_messages(self._read(session_id), [*map(Message.from_dict, said)])
-        in_changes(lambda items: self._append(self._key(session_id), items), said[len(said) - len(new) :])
-
-    def _append(self, key: str, items: Sequence[Any]) -> None:
-        with self._client.batch(w=self._w) as batch:
-            for item in items:
-                batch.append(key, item)
+        self._append(self._key(session_id), said[len(said) - len(new) :])

@@ -14,7 +14,7 @@ import numpy as np
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
-from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.attached import Attached, in_changes, in_thread
 from crdtsync.adapters.readable import newest_readable
 from crdtsync.adapters.redaction import Rule
 
@@ -87,13 +87,8 @@ class CrdtMemoryStorage(Attached):
             for record in chosen
             if (not record_ids or record.id in record_ids) and (older_than is None or record.created_at < older_than)
         ]
-        in_changes(self._delete, doomed)
+        self._delete_keys(doomed)
         return len(doomed)
-
-    def _delete(self, keys: Sequence[str]) -> None:
-        with self._client.batch(w=self._w) as batch:
-            for key in keys:
-                batch.delete(key)
 
     def reset(self, scope_prefix: str | None = None) -> None:
         """Remove the records of a scope, or all."""
@@ -164,17 +159,9 @@ class CrdtMemoryStorage(Attached):
         """How many records there are in a scope."""
         return sum(1 for _ in _chosen(self._records(), scope_prefix))
 
-    async def asave(self, records: list[MemoryRecord]) -> None:
-        """As ``save``, in a thread."""
-        await settled(self.save, records)
-
-    async def asearch(self, query_embedding: list[float], **options: Any) -> list[tuple[MemoryRecord, float]]:
-        """As ``search``, in a thread."""
-        return await settled(self.search, query_embedding, **options)
-
-    async def adelete(self, **options: Any) -> int:
-        """As ``delete``, in a thread."""
-        return await settled(self.delete, **options)
+    asave = in_thread(save)
+    asearch = in_thread(search)
+    adelete = in_thread(delete)
 
     # -- what is held -------------------------------------------------------------------------------------------
 

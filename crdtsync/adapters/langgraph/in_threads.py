@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from crdtsync.adapters.attached import in_thread, settled
+
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import (
-        ChannelVersions,
-        Checkpoint,
-        CheckpointMetadata,
-        CheckpointTuple,
-        DeltaChannelHistory,
-    )
+    from langgraph.checkpoint.base import CheckpointTuple
 
 
 class CallsInThreads(BaseCheckpointSaver[str]):
-    """The coroutines of a checkpointer that has no others. A task that is cancelled may have written or not."""
+    """The coroutines of a checkpointer that has no others. Whoever is cancelled is so when the outcome is there."""
 
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     """Calls nothing that a checkpoint names, but what LangGraph holds for safe: other agents may have written it."""
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As ``get_tuple``."""
-        found: CheckpointTuple | None = await to_thread(self.get_tuple, config)
-        return found
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """As ``get_delta_channel_history``."""
-        return await to_thread(self.get_delta_channel_history, config=config, channels=channels)
+    aget_tuple = in_thread(BaseCheckpointSaver.get_tuple)
+    aget_delta_channel_history = in_thread(BaseCheckpointSaver.get_delta_channel_history)
+    aput = in_thread(BaseCheckpointSaver.put)
+    aput_writes = in_thread(BaseCheckpointSaver.put_writes)
+    adelete_thread = in_thread(BaseCheckpointSaver.delete_thread)
+    acopy_thread = in_thread(BaseCheckpointSaver.copy_thread)
+    adelete_for_runs = in_thread(BaseCheckpointSaver.delete_for_runs)
 
     async def alist(
         self,
@@ -51,36 +44,8 @@ class CallsInThreads(BaseCheckpointSaver[str]):
         while (each := await to_thread(next, found, None)) is not None:
             yield each
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """As ``put``."""
-        return await to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """As ``put_writes``."""
-        await to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """As ``delete_thread``."""
-        await to_thread(self.delete_thread, thread_id)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As ``copy_thread``."""
-        await to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As ``delete_for_runs``."""
-        await to_thread(self.delete_for_runs, run_ids)
-
     async def aprune(
         self, thread_ids: Sequence[str] | None, *, strategy: str = "keep_latest", older_than: timedelta | None = None
     ) -> None:
         """As ``prune``."""
-        await to_thread(self.prune, thread_ids, strategy=strategy, older_than=older_than)
+        await settled(self.prune, thread_ids, strategy=strategy, older_than=older_than)

@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
 
-from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.attached import Attached, in_changes, in_thread
 from crdtsync.adapters.readable import newest_readable, readable
 
 
@@ -33,9 +33,7 @@ class CrdtKVStore(Attached, BaseKVStore):
         """Put a value."""
         self._put([(self._keys.key("data", collection, key), val)])
 
-    async def aput(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
-        """As ``put``."""
-        await settled(self.put, key, val, collection)
+    aput = in_thread(put)
 
     def put_all(
         self,
@@ -46,14 +44,7 @@ class CrdtKVStore(Attached, BaseKVStore):
         """Put values, in as few changes as they fit into, whatever ``batch_size`` says."""
         in_changes(self._put, [(self._keys.key("data", collection, key), value) for key, value in kv_pairs])
 
-    async def aput_all(
-        self,
-        kv_pairs: list[tuple[str, dict[str, Any]]],
-        collection: str = DEFAULT_COLLECTION,
-        batch_size: int = DEFAULT_BATCH_SIZE,
-    ) -> None:
-        """As ``put_all``."""
-        await settled(self.put_all, kv_pairs, collection)
+    aput_all = in_thread(put_all)
 
     def _put(self, pairs: Sequence[tuple[str, dict[str, Any]]]) -> None:
         pairs = [
@@ -74,9 +65,7 @@ class CrdtKVStore(Attached, BaseKVStore):
         entry = self._client.entry(self._keys.key("data", collection, key))
         return None if entry is None else newest_readable(self._client, entry, _value)
 
-    async def aget(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
-        """As ``get``."""
-        return await settled(self.get, key, collection)
+    aget = in_thread(get)
 
     def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
         """All values of a collection that can be read, by their keys."""
@@ -84,17 +73,13 @@ class CrdtKVStore(Attached, BaseKVStore):
         values = {key: value for key, stored in found for _, value in readable(key, [stored], _value)}
         return {self._keys.names(key)[-1]: value for key, value in values.items()}
 
-    async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
-        """As ``get_all``."""
-        return await settled(self.get_all, collection)
+    aget_all = in_thread(get_all)
 
     def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
         """Delete a value; whether there was one."""
         return self._client.delete(self._keys.key("data", collection, key), seen=None, w=self._w)
 
-    async def adelete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
-        """As ``delete``."""
-        return await settled(self.delete, key, collection)
+    adelete = in_thread(delete)
 
 
 def _value(stored: Any) -> dict[str, Any]:

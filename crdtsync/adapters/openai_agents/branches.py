@@ -18,10 +18,9 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.adapters.attached import in_changes, settled
+from crdtsync.adapters.attached import settled
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.openai_agents.session import CrdtSession
 from crdtsync.errors import CrdtSyncError, VersionMismatch
@@ -76,9 +75,8 @@ class AdvancedCrdtSession(CrdtSession):
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items to the current branch, as :meth:`CrdtSession.add_items`."""
-        plain = [json.loads(json.dumps(item)) for item in items]
         key = await asyncio.to_thread(self._log, None)
-        await settled(in_changes, partial(self._append, key), plain)
+        await settled(self._add, key, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item of the current branch and return it; with the last one of a turn goes its usage."""
@@ -131,8 +129,7 @@ class AdvancedCrdtSession(CrdtSession):
         except VersionMismatch as used:
             message = f"Branch '{branch}' has already been used in this session"
             raise ValueError(message) from used
-        copied = [element.value for element in elements[: begun[0]]]
-        in_changes(partial(self._append, self._log_key(branch)), copied)
+        self._append(self._log_key(branch), [element.value for element in elements[: begun[0]]])
         self._client.set(self._record(branch), {"from": source, "turn": turn_number}, w=self._w)
         return branch
 

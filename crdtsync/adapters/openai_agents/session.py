@@ -6,13 +6,12 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.attached import Attached, settled
 from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
@@ -69,13 +68,10 @@ class CrdtSession(Attached):
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
-        plain = [json.loads(json.dumps(item)) for item in items]
-        await settled(in_changes, partial(self._append, self._key), plain)
+        await settled(self._add, self._key, items)
 
-    def _append(self, key: str, items: Sequence[Any]) -> None:
-        with self._client.batch(w=self._w) as batch:
-            for item in items:
-                batch.append(key, self._redacted(item))
+    def _add(self, key: str, items: Sequence[Any]) -> None:
+        self._append(key, self._redacted([json.loads(json.dumps(item)) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

@@ -137,20 +137,15 @@ class CrdtConversationStore(Attached, ConversationStore):
         record = None if held is None else self._record(held)
         if held is None or record is None or record.revision != expected:
             raise ConversationConflict(conversation)
-        gone = self._own(record)
+        gone = [self._keys.key("entry", entry) for entry in self._own(record)]
         try:
             with self._client.batch(w=self._w) as batch:
                 batch.delete(key, if_version=held.version)
-                for entry in gone[:CHANGE_OPERATIONS]:
-                    batch.delete(self._keys.key("entry", entry), seen=None)
+                for each in gone[:CHANGE_OPERATIONS]:
+                    batch.delete(each, seen=None)
         except VersionMismatch as error:
             raise ConversationConflict(conversation) from error
-        in_changes(self._delete_entries, gone[CHANGE_OPERATIONS:])
-
-    def _delete_entries(self, entries: Sequence[str]) -> None:
-        with self._client.batch(w=self._w) as batch:
-            for entry in entries:
-                batch.delete(self._keys.key("entry", entry), seen=None)
+        self._delete_keys(gone[CHANGE_OPERATIONS:], seen=None)
 
     def _own(self, record: ConversationRecord) -> list[str]:
         """The entries of a conversation that no other one has. Only a fork has entries that another one has saved."""
