@@ -171,6 +171,7 @@ def test_verifying_finds_what_the_disk_has_spoilt_alive_or_dead(
     with daemon.client() as client:
         found = client.verify_checkpoint("before")
         assert (found.keys, sorted(found.damaged), found.older) == (5, ["alive", "blob", "dead"], "early")
+        assert "the value of 'blob'" in found.damaged["blob"]
         assert client.get("good", at="checkpoint:before") == values["good"]
         with pytest.raises(DamagedValue):
             client.get("dead", at="checkpoint:before")

@@ -32,6 +32,7 @@ from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.errors import ForkDetected, InvalidEncoding
+from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind
@@ -694,8 +695,8 @@ class Replica:
     def _tell_damaged(self, entry: Entry) -> None:
         self.alarms.journal("value_damaged", space=self.name, key=entry.key, agent=entry.agent)
         message = (
-            f"space {self.name}: the disk has spoilt the value of {entry.key!r} that {entry.agent} wrote on "
-            f"{self.node_of(entry.writer)}, and this node's log holds it no longer"
+            f"space {self.name}: the disk has spoilt the value of {subject_of(entry.key)!r} that {entry.agent} wrote "
+            f"on {self.node_of(entry.writer)}, and this node's log holds it no longer"
         )
         self.alarms.raise_once(VALUE_DAMAGED, self.name, message, (entry.key,))
 

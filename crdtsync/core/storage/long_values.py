@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entry, OnDisk
 from crdtsync.errors import DamagedValue
-from crdtsync.wire.blobs import BLOB_PREFIX
+from crdtsync.wire.blobs import BLOB_PREFIX, subject_of
 from crdtsync.wire.change import value_hash
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import shown
@@ -163,10 +163,11 @@ class LongValues:
         if self.damaged:
             for entry in entries:
                 if entry.dot in self.damaged and entry.is_on_disk:
+                    key = subject_of(entry.key)
                     raise DamagedValue(
-                        f"the value of {shown(entry.key)} that {entry.agent} wrote is damaged on this node's disk: "
+                        f"the value of {shown(key)} that {entry.agent} wrote is damaged on this node's disk: "
                         "it is asked for on other nodes; if it does not come, read it there, or write it again",
-                        key=entry.key,
+                        key=key,
                     )
 
     def _value(self, entry: Entry) -> bytes | None:
