@@ -46,6 +46,6 @@ def stop(tracer: subprocess.Popen[bytes]) -> None:
     """Let the process go on without faults."""
     if tracer.poll() is None:
         tracer.send_signal(signal.SIGTERM)
-    tracer.wait(10)
+    tracer.wait(60)
     if tracer.stderr is not None:
         tracer.stderr.close()

@@ -18,7 +18,7 @@ from tests.integration.witness import rss_bytes
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 MIB = 1024 * 1024
-COUNT = 600
+COUNT = 300
 VALUE_BYTES = 150_000
 CACHE_BYTES = 8 * MIB
 GROWN_BYTES_MAX = COUNT * VALUE_BYTES // 2
