@@ -42,9 +42,6 @@ class Settings:
         return None if self.agent_key_file is None else Path(self.agent_key_file)
 
 
-pass_settings = click.make_pass_decorator(Settings, ensure=True)
-
-
 def common_options() -> list[click.Parameter]:
     """Fresh copies of the options that stand before or after a command; the later one wins."""
     return [
@@ -84,12 +81,20 @@ class CommonOption(click.Option):
 
 
 class StateCommand(click.Command):
-    """A command that takes the common options after its name too, and negative numbers as arguments."""
+    """A command that takes the common options after its name too, and negative numbers as arguments.
+
+    Its function is called with the settings first, then with its own arguments and options.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: click's own signature, passed on
         super().__init__(*args, **kwargs)
         own = {name for param in self.params for name in param.opts}
         self.params += [option for option in common_options() if own.isdisjoint(option.opts)]
+
+    def invoke(self, ctx: click.Context) -> Any:  # Any: nothing comes of a command
+        """See click."""
+        assert self.callback is not None
+        return ctx.invoke(self.callback, ctx.ensure_object(Settings), **ctx.params)
 
     def make_parser(self, ctx: click.Context) -> Any:  # Any: the class has two names in click 8
         """Click's parser, made to see ``-5`` as an argument; options such as ``-x`` stay errors."""

@@ -42,7 +42,7 @@ def settings_of(*arguments):
     seen = []
     group = build()
     probe = StateCommand("probe", params=[click.Argument(["words"], nargs=-1)])
-    probe.callback = lambda words: seen.append((click.get_current_context().find_root().obj, words))
+    probe.callback = lambda settings, words: seen.append((settings, words))
     group._places = {"probe": ""}
     setattr(group, "get_command", lambda *_: probe)  # noqa: B010  # mypy lets nobody assign a method
     with group.make_context("crdtsync", list(arguments)) as context:

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import TEXT, Word
@@ -87,7 +87,6 @@ def access() -> None:
 @who_argument
 @click.argument("right", type=RIGHT)
 @pattern_argument
-@pass_settings
 def grant(settings: Settings, who: str, right: str, pattern: str) -> None:
     """Let WHO read, write or admin the keys of PATTERN. Each right includes those before it.
 
@@ -107,7 +106,6 @@ def grant(settings: Settings, who: str, right: str, pattern: str) -> None:
 @who_argument
 @pattern_argument
 @click.option("--right", type=RIGHT, default="read", help="Leave the rights below this one.")
-@pass_settings
 def revoke(settings: Settings, who: str, pattern: str, right: str) -> None:
     """Take away the rule for WHO and PATTERN, as `crdtsync access list` shows it.
 
@@ -125,7 +123,6 @@ def revoke(settings: Settings, who: str, pattern: str, right: str) -> None:
 
 @access.command("list")
 @click.option("--all", "everywhere", is_flag=True, help="Of all spaces.")
-@pass_settings
 def list_(settings: Settings, everywhere: bool) -> None:
     """List the rules of the space, and quotas. Who does not administer it sees its own alone.
 
@@ -160,8 +157,7 @@ def list_(settings: Settings, everywhere: bool) -> None:
 @click.option("--bytes-per-s", type=LIMIT, metavar="N", help="Bytes of requests that write, a second.")
 @click.option("--watches", type=LIMIT, metavar="N", help="Watches and resolvers.")
 @click.option("--connections", type=LIMIT, metavar="N", help="Connections.")
-@pass_settings
-def quota(settings: Settings, /, who: str, **given: int | str | None) -> None:
+def quota(settings: Settings, who: str, **given: int | str | None) -> None:
     """Give WHO, agent:NAME or user:NAME, other quotas than the daemons' settings say; N may be `default`.
 
     They hold on each host for itself. For root and the user that crdtsyncd runs as.

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.params import NAME
@@ -32,7 +32,6 @@ def agent() -> None:
 @click.option(
     "--file", "path", metavar="FILE", type=click.Path(), help="Write the key there instead, readable for you."
 )
-@pass_settings
 def create(settings: Settings, name: str, path: str | None) -> None:
     """Make an agent, on all hosts, and print its key. Nobody can show it again: only a hash of it is kept.
 
@@ -85,7 +84,6 @@ def _write_new(path: str, content: bytes) -> None:
 
 
 @agent.command("list")
-@pass_settings
 def list_(settings: Settings) -> None:
     """List the agents with keys. Who does not run this node sees itself alone. With --json one object a line.
 
@@ -102,7 +100,6 @@ def list_(settings: Settings) -> None:
 
 @agent.command("revoke")
 @click.argument("name", type=NAME)
-@pass_settings
 def revoke(settings: Settings, name: str) -> None:
     """Make the key of an agent worthless, on all hosts. Its connections end, at once where that is known.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.commands.cluster.fleet import status
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import MEMBER, duration
@@ -49,7 +49,6 @@ archive_option = click.option("--archive", is_flag=True, help="Put aside what th
 @listen_option
 @merge_option
 @archive_option
-@pass_settings
 def init(settings: Settings, listen: tuple[str, ...], merge: bool, archive: bool) -> None:
     """Begin a cluster with this node as its only member, and print the cluster's id.
 
@@ -84,7 +83,6 @@ def init(settings: Settings, listen: tuple[str, ...], merge: bool, archive: bool
     help="Name this address of this node in it. May be repeated.",
 )
 @click.option("--local", is_flag=True, help="Also if only daemons of this machine could use it.")
-@pass_settings
 def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...], local: bool) -> None:
     """Print an invite: one word that lets one more node in.
 
@@ -108,7 +106,6 @@ def invite(settings: Settings, ttl: float, uses: int, addresses: tuple[str, ...]
 @listen_option
 @merge_option
 @archive_option
-@pass_settings
 def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, archive: bool) -> None:
     """Make this node a member of a cluster.
 
@@ -135,7 +132,6 @@ def join(settings: Settings, invite: str, listen: tuple[str, ...], merge: bool, 
 
 
 @cluster.command("members")
-@pass_settings
 def members(settings: Settings) -> None:
     """Show the members of the cluster, and those that were removed. With --json one object a line.
 
@@ -154,7 +150,6 @@ def members(settings: Settings) -> None:
 
 @cluster.command("remove")
 @click.argument("node", type=MEMBER)
-@pass_settings
 def remove(settings: Settings, node: str) -> None:
     """Remove a member for good: NODE is its name, or the beginning of its id.
 
@@ -172,7 +167,6 @@ def remove(settings: Settings, node: str) -> None:
 
 @cluster.command("rotate-key")
 @click.option("--finish", is_flag=True, help="Use the new key now, also if some members do not know it yet.")
-@pass_settings
 def rotate_key(settings: Settings, finish: bool) -> None:
     """Give this node a new key, without a gap.
 

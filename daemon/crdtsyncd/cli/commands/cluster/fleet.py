@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
@@ -17,7 +17,6 @@ Row = dict[str, Any]
 
 
 @state_command("status")
-@pass_settings
 def status(settings: Settings) -> None:
     """Show how all nodes of the cluster are: version, alarms, disk.
 

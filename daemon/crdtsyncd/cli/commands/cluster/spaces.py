@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import HELD_SPACE, KEY, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
@@ -41,7 +41,6 @@ def space() -> None:
 )
 @click.option("--private", is_flag=True, help="It begins with rights for you alone, not for the socket's group.")
 @concern_option
-@pass_settings
 def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w: WriteConcernValue | None) -> None:
     """Make a space on every node, or on some. If it is there already, on the same nodes, nothing happens.
 
@@ -64,7 +63,6 @@ def create(settings: Settings, name: str, nodes: Sequence[str], private: bool, w
 
 @space.command("list")
 @click.option("--archives", is_flag=True, help="What this node keeps of spaces that were dropped.")
-@pass_settings
 def list_(settings: Settings, archives: bool) -> None:
     """List the spaces of the cluster, also those that this node may not hold.
 
@@ -81,7 +79,6 @@ def list_(settings: Settings, archives: bool) -> None:
 @space.command("drop")
 @click.argument("name", type=HELD_SPACE)
 @concern_option
-@pass_settings
 def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Drop a space on all nodes, with what others write in it at the same time. The space `default` begins anew, empty.
 
@@ -109,7 +106,6 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
 @click.argument("name", metavar="FORK", type=HELD_SPACE)
 @click.option("--prefix", metavar="P", type=KEY, default="", help="Only keys that begin so.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: say what would be done.")
-@pass_settings
 def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
     """Bring into this space what has changed in a fork of it.
 

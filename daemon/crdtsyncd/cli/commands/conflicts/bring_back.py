@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
 
 
 @state_command("bring-back")
-@pass_settings
 def bring_back(settings: Settings) -> None:
     """Write anew what another node's state took away here.
 

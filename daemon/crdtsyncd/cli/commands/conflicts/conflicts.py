@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import all_conflicts, connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import TEXT
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 @state_command("conflicts")
 @prefix_argument
-@pass_settings
 def conflicts(settings: Settings, prefix: str) -> None:
     """Show the keys that have several values, written at once.
 
@@ -70,10 +69,8 @@ def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have
 @click.option("--merge", is_flag=True, help="Join concurrent texts into one.")
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers.")
 @condition_option
-@pass_settings
 def resolve(
     settings: Settings,
-    /,
     key: str,
     take: str | None,
     value: str | None,

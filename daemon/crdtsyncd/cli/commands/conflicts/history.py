@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -33,7 +33,6 @@ _WHERE_IT_IS = {"field": "map", "edits": "text", "began": "text"}
 )
 @click.option("--prefix", "is_prefix", is_flag=True, help="Of all keys that begin so, also where it ends without a /.")
 @click.option("--lost", is_flag=True, help="Only values that were overwritten unread, or not chosen among siblings.")
-@pass_settings
 def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lost: bool) -> None:
     """Show what was written to a key, and what became of it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @click.argument("pattern", type=TEXT, required=False)
 @click.option("--show", is_flag=True, help="Show what was purged, and what went on this host; of all patterns or one.")
 @concern_option
-@pass_settings
 def purge(settings: Settings, pattern: str | None, show: bool, w: WriteConcernValue | None) -> None:
     """Delete keys and all that they ever held, everywhere.
 

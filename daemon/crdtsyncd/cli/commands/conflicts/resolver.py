@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data.value_form import ValueForm
 from crdtsyncd.cli.errors import CommandFailed
@@ -30,7 +30,6 @@ TAKEOVER_S = 30.0
 @click.option(
     "--takeover", metavar="DURATION", type=TAKEOVER, help="After so long CMD is ended and others are asked, not 30s."
 )
-@pass_settings
 def resolver(
     settings: Settings,
     pattern: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.commands.conflicts.schema_migration import check, migrate
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
@@ -51,10 +51,8 @@ def schema() -> None:
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="Of all values, or of each log.")
 @click.option("--none", "is_none", is_flag=True, help="Declare nothing any more.")
 @concern_option
-@pass_settings
 def set_(
     settings: Settings,
-    /,
     pattern: str,
     policy: str | None,
     refuse_lower: bool,
@@ -145,7 +143,6 @@ def _object_in(file: IO[bytes]) -> dict[str, Any]:
 @schema.command("show")
 @click.argument("pattern", type=TEXT, required=False)
 @click.option("--key", metavar="KEY", type=KEY, help="Only the one that applies to this key.")
-@pass_settings
 def show(settings: Settings, pattern: str | None, key: str | None) -> None:
     """Show what is declared: for all patterns, for PATTERN, or for the one that applies to a key.
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.keys.update import filtered
 from crdtsyncd.cli.connect import all_entries, connect
 from crdtsyncd.cli.data.value_form import ValueForm
@@ -39,7 +39,6 @@ class Misfit(NamedTuple):
 
 @state_command("check")
 @prefix_argument
-@pass_settings
 def check(settings: Settings, prefix: str) -> None:
     """List what does not fit its schema.
 
@@ -70,7 +69,6 @@ def check(settings: Settings, prefix: str) -> None:
 @click.argument("pattern", type=TEXT)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.option("--dry-run", is_flag=True, help="Run CMD and check what it prints, but write nothing.")
-@pass_settings
 def migrate(settings: Settings, pattern: str, command: tuple[str, ...], dry_run: bool) -> None:
     """Bring the values of a schema's keys to its version, by a command.
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import IO
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.context.tokens import content_argument, kind_option, model_option
 from crdtsyncd.cli.show import output
 
@@ -17,7 +17,6 @@ from crdtsyncd.cli.show import output
 @click.option("--budget", metavar="TOKENS", type=click.IntRange(0), help="Never more than so many tokens.")
 @click.option("--query", metavar="WORDS", help="What speaks of this stays longer.")
 @model_option
-@pass_settings
 def compress(settings: Settings, file: IO[bytes], kind: str, budget: int | None, query: str | None, model: str) -> None:
     """Print FILE, or what comes on stdin, in fewer tokens.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.errors import absent, refused_value, report
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import loopback_place, token_file_option
@@ -59,7 +59,6 @@ def mcp() -> None:
     show_default=True,
     help="Whose tokens budgets count; a name such as claude or gpt-5 takes 40 MB more.",
 )
-@pass_settings
 def serve(
     settings: Settings,
     read_only: bool,
@@ -127,8 +126,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change,
 @_scope_option
 @click.option("--hooks", is_flag=True, help="Also tell each session what is new, and save it (claude-code, codex).")
 @_dry_run_option
-@pass_settings
-def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bool, dry_run: bool) -> None:
+def install(settings: Settings, names: tuple[str, ...], scope: str, hooks: bool, dry_run: bool) -> None:
     """Register the server with the clients on this machine, and show what changes in their settings.
 
     Without --client: with all that are found. Nothing else in a file changes, and no secret is written. The server
@@ -161,8 +159,7 @@ def install(settings: Settings, /, names: tuple[str, ...], scope: str, hooks: bo
 @_client_option
 @_scope_option
 @_dry_run_option
-@pass_settings
-def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
+def uninstall(settings: Settings, names: tuple[str, ...], scope: str, dry_run: bool) -> None:
     """Take the server and its hooks out of the settings of clients again.
 
     \b
@@ -181,7 +178,6 @@ def uninstall(settings: Settings, /, names: tuple[str, ...], scope: str, dry_run
 
 
 @mcp.command("status")
-@pass_settings
 def status(settings: Settings) -> None:
     """Print which clients are on this machine, and whether they have the server and its hooks.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TEXT
@@ -45,8 +45,7 @@ def memory() -> None:
 @click.option("--about", metavar="WORD", type=TEXT, help="What it is about: two that say different things show.")
 @click.option("--source", metavar="KEY", type=KEY, help="The key that it comes from.")
 @confidence_option
-@pass_settings
-def add(settings: Settings, /, text: str, **fact: Any) -> None:
+def add(settings: Settings, text: str, **fact: Any) -> None:
     """Remember TEXT, and print its id.
 
     \b
@@ -66,8 +65,7 @@ def add(settings: Settings, /, text: str, **fact: Any) -> None:
 @click.argument("words", nargs=-1, required=True, type=TEXT)
 @_scoped
 @_limit_option
-@pass_settings
-def search(settings: Settings, /, words: tuple[str, ...], limit: int, **scope: Any) -> None:
+def search(settings: Settings, words: tuple[str, ...], limit: int, **scope: Any) -> None:
     """Print the memories that speak of WORDS, the best first.
 
     \b
@@ -84,8 +82,7 @@ def search(settings: Settings, /, words: tuple[str, ...], limit: int, **scope: A
 @memory.command("list")
 @_scoped
 @_limit_option
-@pass_settings
-def list_(settings: Settings, /, limit: int, **scope: Any) -> None:
+def list_(settings: Settings, limit: int, **scope: Any) -> None:
     """Print the memories that hold now, the newest first.
 
     \b
@@ -101,7 +98,6 @@ def list_(settings: Settings, /, limit: int, **scope: Any) -> None:
 
 @memory.command("get")
 @_id_argument
-@pass_settings
 def get(settings: Settings, memory_id: str) -> None:
     """Print what the memory ID says.
 
@@ -121,7 +117,6 @@ def get(settings: Settings, memory_id: str) -> None:
 @memory.command("update")
 @_id_argument
 @_text_argument
-@pass_settings
 def update(settings: Settings, memory_id: str, text: str) -> None:
     """Let the memory ID say TEXT from now on; what it said stays in its history.
 
@@ -141,7 +136,6 @@ def update(settings: Settings, memory_id: str, text: str) -> None:
 
 @memory.command("forget")
 @_id_argument
-@pass_settings
 def forget(settings: Settings, memory_id: str) -> None:
     """Forget the memory ID for good, also what it said before.
 
@@ -163,7 +157,6 @@ def forget(settings: Settings, memory_id: str) -> None:
 
 @memory.command("history")
 @_id_argument
-@pass_settings
 def history(settings: Settings, memory_id: str) -> None:
     """Print what the memory ID has said, the oldest first.
 

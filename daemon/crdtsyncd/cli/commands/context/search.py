@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import AT, KEY, TEXT
 from crdtsyncd.cli.show import output
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="T", type=AT, help="Only what was written since a time, or so lately: 2h, 1d.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=10, show_default=True, help="How many at most.")
 @click.option("--meaning", is_flag=True, help="Also find what says it in other words (crdtsync[meaning]; English).")
-@pass_settings
 def search(
-    settings: Settings, /, words: tuple[str, ...], since: datetime | str | None, meaning: bool, **wanted: Any
+    settings: Settings, words: tuple[str, ...], since: datetime | str | None, meaning: bool, **wanted: Any
 ) -> None:
     """Find entries that speak of WORDS, the best first.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import ABSENT, CommandFailed, absent
 from crdtsyncd.cli.params import DURATION, HELD_SPACE, SIZE, TEXT
@@ -77,7 +77,6 @@ def session() -> None:
 @session.command("save")
 @_here
 @click.option("--no-redact", is_flag=True, help="Store secrets, too: whoever may read the space reads them.")
-@pass_settings
 def save(settings: Settings, session: str | None, latest: bool, program: str | None, no_redact: bool) -> None:
     """Save a session of this machine into the shared state.
 
@@ -96,7 +95,6 @@ def save(settings: Settings, session: str | None, latest: bool, program: str | N
 
 @session.command("watch")
 @_here
-@pass_settings
 def watch(settings: Settings, session: str | None, latest: bool, program: str | None) -> None:
     """Save a session of this machine, and go on saving as it grows, until Ctrl-C.
 
@@ -117,8 +115,7 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
 @click.option("--map", "maps", metavar="OLD=NEW", multiple=True, type=TEXT, help="Rewrite this path. Repeatable.")
 @click.option("--whole", is_flag=True, help="With the turns that are excluded.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
-@pass_settings
-def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> None:
+def load(settings: Settings, session: str, dry_run: bool, **options: Any) -> None:
     """Put a saved session where its agent looks for it on this machine, and print what resumes it.
 
     Paths of the home and, with --in, of the directory are rewritten; --map adds others. A file that is there is gone
@@ -140,9 +137,8 @@ def load(settings: Settings, /, session: str, dry_run: bool, **options: Any) -> 
 @click.option("--on", "host", metavar="[USER@]HOST", type=TEXT, help="There, where session receive runs; not here.")
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="Older turns become compact.")
 @_going_on
-@pass_settings
 def handover(
-    settings: Settings, /, session: str | None, latest: bool, program: str | None, host: str | None, **options: Any
+    settings: Settings, session: str | None, latest: bool, program: str | None, host: str | None, **options: Any
 ) -> None:
     """Make a saved session one of another agent, on this machine or another, and print what resumes it.
 
@@ -175,8 +171,7 @@ def handover(
 @click.option("--at", metavar="TURN", type=click.IntRange(1), help="Only what was said up to the end of this turn.")
 @_way
 @_going_on
-@pass_settings
-def branch(settings: Settings, /, session: str, **options: Any) -> None:
+def branch(settings: Settings, session: str, **options: Any) -> None:
     """Make a new session of the same agent from a saved one, and print what resumes it.
 
     Turns that are excluded are left out. The saved session stays as it is.
@@ -193,7 +188,6 @@ def branch(settings: Settings, /, session: str, **options: Any) -> None:
 @session.command("exclude")
 @_session_argument
 @click.argument("turns", metavar="N[-M]", type=TEXT)
-@pass_settings
 def exclude(settings: Settings, session: str, turns: str) -> None:
     """Leave turns of a saved session out when it is handed over, branched or told in short.
 
@@ -210,7 +204,6 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
 @session.command("rewind")
 @_session_argument
 @click.argument("turn", metavar="TURN", type=click.IntRange(0))
-@pass_settings
 def rewind(settings: Settings, session: str, turn: int) -> None:
     """Go back to the end of a turn: later ones are excluded, and session branch goes on from there.
 
@@ -225,7 +218,6 @@ def rewind(settings: Settings, session: str, turn: int) -> None:
 @session.command("include")
 @_session_argument
 @click.argument("turns", metavar="N[-M]", type=TEXT)
-@pass_settings
 def include(settings: Settings, session: str, turns: str) -> None:
     """Take turns in again that were excluded, and print those that are still left out.
 
@@ -244,7 +236,6 @@ def include(settings: Settings, session: str, turns: str) -> None:
     help="At most so many.",
 )  # fmt: skip
 @click.option("--model", metavar="MODEL", type=TEXT, help="Whose tokens count.")
-@pass_settings
 def brief(settings: Settings, session: str, budget_tokens: int, model: str | None) -> None:
     """Print a saved session in short: goal, decisions, rejected ways, open ends and files, each with its turn.
 
@@ -266,7 +257,6 @@ def _check_here(session: str | None, latest: bool) -> None:
 
 @session.command("ls")
 @click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
-@pass_settings
 def ls(settings: Settings, where: bool) -> None:
     """Print the sessions of all hosts that are saved, the newest first.
 
@@ -291,7 +281,6 @@ def ls(settings: Settings, where: bool) -> None:
 
 @session.command("follow")
 @_session_argument
-@pass_settings
 def follow(settings: Settings, session: str) -> None:
     """Print what is said and done in a session of any host from now on, as it is saved, until Ctrl-C.
 
@@ -317,7 +306,6 @@ def follow(settings: Settings, session: str) -> None:
 @session.command("diff")
 @_session_argument
 @click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
-@pass_settings
 def diff(settings: Settings, session: str, other: str | None) -> None:
     """Print what a saved session changed in files, or what was said and done in OTHER and not in it, as a diff.
 
@@ -342,7 +330,6 @@ def diff(settings: Settings, session: str, other: str | None) -> None:
 
 @session.command("log")
 @_session_argument
-@pass_settings
 def log(settings: Settings, session: str) -> None:
     """Print a saved session a turn a line: its number, when it began, its calls, and what was asked for.
 
@@ -359,7 +346,6 @@ def log(settings: Settings, session: str) -> None:
 @session.command("share")
 @_session_argument
 @click.argument("to", metavar="SPACE", type=HELD_SPACE)
-@pass_settings
 def share(settings: Settings, session: str, to: str) -> None:
     """Copy a saved session into another space: from a private one into that of a project.
 
@@ -375,7 +361,6 @@ def share(settings: Settings, session: str, to: str) -> None:
 @click.option("--older", "older_s", metavar="DURATION", type=DURATION, help="Those that were saved last so long ago.")
 @click.option("--over", "bytes_max", metavar="SIZE", type=SIZE, help="The oldest, if all take more than this.")
 @click.option("--always", is_flag=True, help="From now on, on every host: each session save does the same.")
-@pass_settings
 def prune(settings: Settings, older_s: float | None, bytes_max: int | None, *, always: bool) -> None:
     """Delete old saved sessions from the shared state; the agents' own files stay.
 
@@ -391,7 +376,6 @@ def prune(settings: Settings, older_s: float | None, bytes_max: int | None, *, a
 
 
 @session.command("receive")
-@pass_settings
 def receive(settings: Settings) -> None:
     """Let sessions be handed over to you on this host, from others, until Ctrl-C.
 
@@ -420,7 +404,6 @@ def receive(settings: Settings) -> None:
 @click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
 @click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
 @_way
-@pass_settings
 def show(settings: Settings, session: str, turns: str | None, file: str | None, way: int) -> None:
     """Print what was said and done in a saved session, by turns; with --json what is known of it.
 
@@ -446,7 +429,6 @@ def show(settings: Settings, session: str, turns: str | None, file: str | None, 
 
 @session.command("drop")
 @_session_argument
-@pass_settings
 def drop(settings: Settings, session: str) -> None:
     """Take a saved session out of all that the hosts store, history and log, too; the agent's own files stay.
 
@@ -464,7 +446,6 @@ def drop(settings: Settings, session: str) -> None:
 
 @session.command("hook")
 @click.option("--from", "program", required=True, type=click.Choice(_HOOKED), help="The agent that runs it.")
-@pass_settings
 def hook(settings: Settings, program: str) -> None:
     """Carry out one hook of a coding agent, whose event is on stdin.
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.commands.context.tokens import content_argument, kind_option, model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
@@ -38,7 +38,6 @@ def context() -> None:
 @click.option("--ttl", type=TTL, default="1h", show_default=True, help="When it is forgotten.")
 @click.option("--max-entries", type=click.IntRange(1), default=100, show_default=True, help="With more, the oldest go.")
 @model_option
-@pass_settings
 def put(settings: Settings, key: str, file: IO[bytes], kind: str, ttl: float, max_entries: int, model: str) -> None:
     """Put the content of FILE, or of stdin, under KEY.
 
@@ -60,7 +59,6 @@ def put(settings: Settings, key: str, file: IO[bytes], kind: str, ttl: float, ma
 @context.command("get")
 @click.argument("key", type=KEY)
 @click.option("--full", is_flag=True, help="All that was put, as it was.")
-@pass_settings
 def get(settings: Settings, key: str, full: bool) -> None:
     """Print the compact text of KEY.
 
@@ -87,7 +85,6 @@ def get(settings: Settings, key: str, full: bool) -> None:
 
 
 @context.command("ls")
-@pass_settings
 def ls(settings: Settings) -> None:
     """Print what was put, a key a line.
 
@@ -103,7 +100,6 @@ def ls(settings: Settings) -> None:
 
 
 @context.command("stats")
-@pass_settings
 def stats(settings: Settings) -> None:
     """Print how much is there, and what reading it compactly saves.
 
@@ -130,7 +126,6 @@ def stats(settings: Settings) -> None:
 
 
 @context.command("clear")
-@pass_settings
 def clear(settings: Settings) -> None:
     """Remove all that was put.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.params import FILE
 from crdtsyncd.cli.shared_options import STDIN
 from crdtsyncd.cli.show import output
@@ -25,7 +25,6 @@ kind_option = click.option(
 @state_command("tokens")
 @content_argument
 @model_option
-@pass_settings
 def tokens(settings: Settings, file: IO[bytes], model: str) -> None:
     """Count the tokens of FILE, or of what comes on stdin.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import MEANT, Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import MEANT, Settings, StateGroup
 from crdtsyncd.cli.commands.context.tokens import model_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
@@ -87,8 +87,7 @@ _since_option = click.option(
 @click.argument("prefixes", metavar="[PREFIX]...", nargs=-1, type=KEY)
 @_described
 @_since_option
-@pass_settings
-def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> None:
+def show(settings: Settings, prefixes: tuple[str, ...], **wanted: Any) -> None:
     """Print a view of the keys that start with a PREFIX, or of all keys.
 
     \b
@@ -110,8 +109,7 @@ def show(settings: Settings, /, prefixes: tuple[str, ...], **wanted: Any) -> Non
 @click.option(
     "--summarize-after", metavar="N", type=click.IntRange(0), help="Show all but the N newest entries by a summary."
 )
-@pass_settings
-def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted: Any) -> None:
+def define(settings: Settings, name: str, prefixes: tuple[str, ...], **wanted: Any) -> None:
     """Store a view under NAME, for all hosts.
 
     \b
@@ -130,8 +128,7 @@ def define(settings: Settings, /, name: str, prefixes: tuple[str, ...], **wanted
 @click.option("--budget", "budget_tokens", metavar="TOKENS", type=click.IntRange(1), help="In place of the view's own.")
 @click.option("--query", metavar="WORDS", type=TEXT, help="In place of the view's own.")
 @_since_option
-@pass_settings
-def use(settings: Settings, /, name: str, **instead: Any) -> None:
+def use(settings: Settings, name: str, **instead: Any) -> None:
     """Print the view NAME.
 
     \b
@@ -151,7 +148,6 @@ def use(settings: Settings, /, name: str, **instead: Any) -> None:
 
 @view.command("summarize")
 @click.argument("name", type=TEXT)
-@pass_settings
 def summarize(settings: Settings, name: str) -> None:
     """Make the summary of the older entries of the view NAME, for all hosts, by choosing sentences.
 
@@ -169,7 +165,6 @@ def summarize(settings: Settings, name: str) -> None:
 
 
 @view.command("list")
-@pass_settings
 def list_(settings: Settings) -> None:
     """Print the names of the views that are defined.
 
@@ -186,7 +181,6 @@ def list_(settings: Settings) -> None:
 
 @view.command("drop")
 @click.argument("name", type=TEXT)
-@pass_settings
 def drop(settings: Settings, name: str) -> None:
     """Forget the definition of the view NAME.
 

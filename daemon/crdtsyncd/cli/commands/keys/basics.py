@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import all_entries, all_keys, connect, past
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import KEY, TEXT, TTL, WriteConcernValue
@@ -44,8 +44,7 @@ _BATCH_KEYS = 1000
 @click.option("--seen", metavar="V", type=TEXT, help="Replace exactly what this version covers, siblings too.")
 @confidence_option
 @concern_option
-@pass_settings
-def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options: object) -> None:
+def set_(settings: Settings, key: str, value: str, as_string: bool, **options: object) -> None:
     """Write a value, and print the token of the write.
 
     VALUE is JSON; "-" reads it from stdin. When the command returns, the write is on this host's disk, and with -w on
@@ -73,8 +72,7 @@ def set_(settings: Settings, /, key: str, value: str, as_string: bool, **options
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget the value after this time from now, such as 30s.")
 @click.option("--forever", is_flag=True, help="Keep it until somebody deletes it.")
 @condition_option
-@pass_settings
-def touch(settings: Settings, /, key: str, ttl: float | None, forever: bool, **conditions: Any) -> None:
+def touch(settings: Settings, key: str, ttl: float | None, forever: bool, **conditions: Any) -> None:
     """Give a value another time to live, and print the token.
 
     The value stays as it is. If the key does not exist, the exit status is 1.
@@ -101,7 +99,6 @@ def _refuse_two(chosen: dict[str, object], *names: str) -> None:
 @click.argument("keys", metavar="KEY...", nargs=-1, type=KEY)
 @click.option("--prefix", metavar="PREFIX", type=KEY, help="All keys that begin with PREFIX; prints how many.")
 @condition_option
-@pass_settings
 def delete(
     settings: Settings, keys: tuple[str, ...], prefix: str | None, if_version: str | None, w: WriteConcernValue | None
 ) -> None:
@@ -153,8 +150,7 @@ def _delete(client: Client, keys: list[str], if_version: str | None, w: WriteCon
 @click.option("--delimiter", metavar="D", type=TEXT, help='What lies below the next D as one line: "/" as directories.')
 @click.option("--where-meta", metavar="JSON", type=TEXT, help="Only keys whose meta has these fields.")
 @at_option
-@pass_settings
-def ls(settings: Settings, /, prefix: str, where_meta: str | None, at: Point | None, **options: object) -> None:
+def ls(settings: Settings, prefix: str, where_meta: str | None, at: Point | None, **options: object) -> None:
     """Print the keys that begin with a prefix.
 
     All keys, without PREFIX; in order, one a line. Reserved keys, which begin with "_", only with a PREFIX that does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import ndjson
 from crdtsyncd.cli.data.batch_lines import operation_of
@@ -19,7 +19,6 @@ from crdtsync.errors import Refused
 @state_command("batch")
 @file_argument("file")
 @concern_option
-@pass_settings
 def batch(settings: Settings, file: IO[bytes], w: WriteConcernValue | None) -> None:
     """Carry out many operations as one, all or nothing.
 

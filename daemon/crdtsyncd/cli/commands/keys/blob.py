@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT, TTL
@@ -37,10 +37,8 @@ def blob() -> None:
 @click.option("--media-type", metavar="TYPE", type=TEXT, help="What the bytes are, such as application/pdf.")
 @click.option("--ttl", metavar="DURATION", type=TTL, help="Forget it after this time, such as 30s or 7d.")
 @conditions_option
-@pass_settings
 def put(
     settings: Settings,
-    /,
     key: str,
     file: IO[bytes],
     media_type: str | None,
@@ -75,7 +73,6 @@ def put(
 @key_argument
 @click.option("-o", "--output", "path", metavar="FILE", type=PATH, help="Write to FILE.")
 @at_option
-@pass_settings
 def get(settings: Settings, key: str, path: Path | None, at: Point | None) -> None:
     """Print the bytes of a blob, or write them to a file, which appears when it is whole.
 

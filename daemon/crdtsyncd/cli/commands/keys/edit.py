@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 from crdtsyncd import terminal
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.data.value_form import NOTHING, ValueForm
@@ -32,7 +32,6 @@ ATTEMPTS_MAX = 1000  # each one is a person at work; this only has to end some d
 @state_command("edit")
 @key_argument
 @click.option("--string", "as_string", is_flag=True, help="The value is a string: edit it as plain text.")
-@pass_settings
 def edit(settings: Settings, key: str, as_string: bool) -> None:
     """Edit a value in $VISUAL or $EDITOR.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.conflicts.schema_migration import DeclaredSchemas
 from crdtsyncd.cli.connect import all_entries, connect, past
 from crdtsyncd.cli.data.export_records import lines_of
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 @state_command("export")
 @prefix_argument
 @at_option
-@pass_settings
 def export(settings: Settings, prefix: str, at: Point | None) -> None:
     """Print keys with their values, for crdtsync import.
 

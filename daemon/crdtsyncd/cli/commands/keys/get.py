@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 )
 @click.option("--siblings", "all_values", is_flag=True, help="Print the winner and its siblings, one a line.")
 @at_option
-@pass_settings
 def get(settings: Settings, key: str, raw: bool, all_values: bool, at: Point | None) -> None:
     """Print the value of a key as JSON.
 

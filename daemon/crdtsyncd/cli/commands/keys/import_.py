@@ -7,7 +7,7 @@ import tempfile
 from typing import IO
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import ndjson
 from crdtsyncd.cli.data.export_records import records_of
@@ -37,7 +37,6 @@ policy_option = click.option(
 @state_command("import")
 @file_argument("file")
 @policy_option
-@pass_settings
 def import_(settings: Settings, file: IO[bytes], policy: str) -> None:
     """Write the keys that crdtsync export printed.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import StateGroup, pass_settings
+from crdtsyncd.cli.command import StateGroup
 from crdtsyncd.cli.commands.keys.import_ import policy_option, report
 from crdtsyncd.cli.connect import async_client, connect
 from crdtsyncd.cli.data.export_records import record_of
@@ -45,7 +45,6 @@ def import_from() -> None:
 @click.option("--parse-json", is_flag=True, help="Store a string that is JSON as what it says.")
 @policy_option
 @_dry_run_option
-@pass_settings
 def redis(
     settings: Settings,
     url: str,
@@ -75,7 +74,6 @@ def redis(
 @file_argument("file")
 @click.option("--prefix", default="memory/", show_default=True, help="The prefix of the memory that is to have them.")
 @_dry_run_option
-@pass_settings
 def mem0(settings: Settings, file: IO[bytes], prefix: str, *, dry_run: bool) -> None:
     """Bring over memories of mem0. FILE is what its `get_all` returns, as JSON.
 
@@ -119,7 +117,6 @@ def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
 @_dry_run_option
-@pass_settings
 def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's SqliteSaver, whose database FILE is.
 
@@ -145,7 +142,6 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
 @click.argument("url", type=TEXT)
 @click.option("--prefix", default="langgraph", show_default=True, help="The prefix of the saver that is to have them.")
 @_dry_run_option
-@pass_settings
 def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's RedisSaver, whose server is at URL.
 
@@ -196,7 +192,6 @@ def _bring_checkpoints(
 @import_from.command("memory-server")
 @file_argument("file")
 @_dry_run_option
-@pass_settings
 def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None:
     """Bring over what FILE holds, the file of the reference memory server.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data.value_form import NOTHING, ValueForm
 from crdtsyncd.cli.errors import NOT_EXECUTABLE, NOT_FOUND, CommandFailed
@@ -20,7 +20,6 @@ from crdtsyncd.cli.show import output
 @click.option("--string", "as_string", is_flag=True, help="The value is a string: CMD gets and prints plain text.")
 @click.option("--attempts", metavar="N", type=click.IntRange(1), default=16, help="Run CMD at most N times, not 16.")
 @concern_option
-@pass_settings
 def update(
     settings: Settings,
     key: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
@@ -13,7 +13,6 @@ from crdtsyncd.cli.show import output
 @state_command("wait")
 @click.argument("token", type=TEXT)
 @concern_option
-@pass_settings
 def wait(settings: Settings, token: str, w: WriteConcernValue | None) -> None:
     """Wait until this node, or so many nodes, hold a write.
 
@@ -30,7 +29,6 @@ def wait(settings: Settings, token: str, w: WriteConcernValue | None) -> None:
 
 
 @state_command("now")
-@pass_settings
 def now(settings: Settings) -> None:
     """Print a token of all that this node holds now.
 

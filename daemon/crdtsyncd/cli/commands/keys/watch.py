@@ -6,7 +6,7 @@ import sys
 from shutil import get_terminal_size
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import prefix_argument
@@ -21,7 +21,6 @@ from crdtsync.errors import Timeout
 @prefix_argument
 @click.option("--after", metavar="TOKEN", type=TEXT, help="Tell what has changed since TOKEN, instead of a snapshot.")
 @click.option("--no-snapshot", is_flag=True, help="Tell only what comes from now on.")
-@pass_settings
 def watch(settings: Settings, prefix: str, after: str | None, no_snapshot: bool) -> None:
     """Print changes as they come.
 

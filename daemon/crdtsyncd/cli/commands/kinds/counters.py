@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.shared_options import condition_option, conditions_option, key_argument
 from crdtsyncd.cli.show import output
@@ -15,8 +15,7 @@ from crdtsyncd.cli.show import output
 @key_argument
 @click.argument("n", type=int, default=1)
 @conditions_option
-@pass_settings
-def incr(settings: Settings, /, key: str, n: int, **conditions: Any) -> None:
+def incr(settings: Settings, key: str, n: int, **conditions: Any) -> None:
     """Add to a counter, and print its new value.
 
     N is a whole number, 1 if it is left out; less than 0 counts down. An absent key counts as 0. What several hosts
@@ -35,8 +34,7 @@ def incr(settings: Settings, /, key: str, n: int, **conditions: Any) -> None:
 @state_command("reset")
 @key_argument
 @condition_option
-@pass_settings
-def reset(settings: Settings, /, key: str, **conditions: Any) -> None:
+def reset(settings: Settings, key: str, **conditions: Any) -> None:
     """Set a counter back to 0, and print what it was.
 
     What other hosts have counted and this one does not know yet counts from 0 on. If the condition is false, nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -19,7 +19,6 @@ from crdtsyncd.cli.show import output
 @click.option("--insert", metavar="PATH JSON", type=(TEXT, TEXT), help="Put a value into a list, before that place.")
 @click.option("--delete", metavar="PATH", type=TEXT, help="Take out what stands there.")
 @concern_option
-@pass_settings
 def doc(
     settings: Settings,
     key: str,

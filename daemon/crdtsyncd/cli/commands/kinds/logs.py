@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect, past
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 @confidence_option
 @click.option("--meta", metavar="JSON", type=TEXT, help="An object to keep beside the element.")
 @concern_option
-@pass_settings
 def append(
     settings: Settings,
-    /,
     key: str,
     value: str,
     as_string: bool,
@@ -76,7 +74,6 @@ def append(
 @click.option("-n", "count", metavar="N", type=click.IntRange(0), help="Only the last N elements.")
 @click.option("-f", "--follow", is_flag=True, help="Then print new elements as they come, until Ctrl-C.")
 @at_option
-@pass_settings
 def log(settings: Settings, key: str, count: int | None, follow: bool, at: Point | None) -> None:
     """Print the elements of a log, and with -f what comes.
 
@@ -106,8 +103,7 @@ def log(settings: Settings, key: str, count: int | None, follow: bool, at: Point
 @key_argument
 @click.option("--keep", metavar="N", required=True, type=click.IntRange(0), help="How many elements to keep.")
 @condition_option
-@pass_settings
-def trim(settings: Settings, /, key: str, keep: int, **conditions: Any) -> None:
+def trim(settings: Settings, key: str, keep: int, **conditions: Any) -> None:
     """Remove all but the newest elements of a log.
 
     Prints how many were removed.
@@ -125,8 +121,7 @@ def trim(settings: Settings, /, key: str, keep: int, **conditions: Any) -> None:
 @key_argument
 @click.argument("dot", type=TEXT)
 @condition_option
-@pass_settings
-def remove(settings: Settings, /, key: str, dot: str, **conditions: Any) -> None:
+def remove(settings: Settings, key: str, dot: str, **conditions: Any) -> None:
     """Remove one element of a log, and print the token.
 
     DOT names the element, as `log --json` shows it; the others stay. If it is gone already, the exit status is 1.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent, refused_value
 from crdtsyncd.cli.params import TEXT
@@ -30,8 +30,7 @@ from crdtsyncd.cli.show import output
 @click.option("--if-field-absent", is_flag=True, help="Only if the map has none of these fields.")
 @confidence_option
 @concern_option
-@pass_settings
-def merge(settings: Settings, /, key: str, fields: str, seen: str | None, **options: Any) -> None:
+def merge(settings: Settings, key: str, fields: str, seen: str | None, **options: Any) -> None:
     """Write some fields of a map, and print the token.
 
     JSON is an object; "-" reads it from stdin. Its fields are written, the others stay as they are. Each field is
@@ -67,8 +66,7 @@ _NAMES = {
 @key_argument
 @click.argument("field", type=TEXT)
 @condition_option
-@pass_settings
-def drop(settings: Settings, /, key: str, field: str, **conditions: Any) -> None:
+def drop(settings: Settings, key: str, field: str, **conditions: Any) -> None:
     """Remove a field from a map, and print the token.
 
     If the map does not have the field, the exit status is 1.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import absent
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 @value_argument
 @string_option
 @conditions_option
-@pass_settings
-def add(settings: Settings, /, key: str, value: str, as_string: bool, **conditions: Any) -> None:
+def add(settings: Settings, key: str, value: str, as_string: bool, **conditions: Any) -> None:
     """Add a value to a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. A value that is in the set already stays in it. Where one host adds a value
@@ -50,8 +49,7 @@ def add(settings: Settings, /, key: str, value: str, as_string: bool, **conditio
 @value_argument
 @string_option
 @condition_option
-@pass_settings
-def discard(settings: Settings, /, key: str, value: str, as_string: bool, **conditions: Any) -> None:
+def discard(settings: Settings, key: str, value: str, as_string: bool, **conditions: Any) -> None:
     """Remove a value from a set, and print the token.
 
     VALUE is JSON; "-" reads it from stdin. If it is not in the set, the exit status is 1.
@@ -72,7 +70,6 @@ def discard(settings: Settings, /, key: str, value: str, as_string: bool, **cond
 @state_command("members")
 @key_argument
 @click.option("-n", "count", metavar="N", type=click.IntRange(0), help="Only the first N elements.")
-@pass_settings
 def members(settings: Settings, key: str, count: int | None) -> None:
     """Print the elements of a set, one JSON value a line.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import ndjson
 from crdtsyncd.cli.errors import absent
@@ -28,10 +28,8 @@ _POSITION = click.IntRange(0)
 @click.option("--delete", metavar="POS LEN", type=(_POSITION, _POSITION), help="Delete LEN characters from POS on.")
 @click.option("--compact", is_flag=True, help="Store it anew, without the past that its edits have left behind.")
 @conditions_option
-@pass_settings
 def text(
     settings: Settings,
-    /,
     key: str,
     file: IO[bytes] | None,
     insert: tuple[int, str] | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import loopback_place, token_file_option
 from crdtsyncd.cli.show import output
@@ -18,7 +18,6 @@ from crdtsyncd.cli.show import output
 )
 @click.option("--read-only", is_flag=True, help="Refuse every edit.")
 @token_file_option
-@pass_settings
 def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bool, token_file: Path | None) -> None:
     """Let Yjs editors join texts, by the y-websocket protocol.
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
@@ -17,7 +17,6 @@ PATH = click.Path(readable=False, path_type=Path)  # who opens it says better wh
 
 @state_command("backup")
 @click.argument("file", metavar="FILE", type=PATH)
-@pass_settings
 def backup(settings: Settings, file: Path) -> None:
     """Write all that the daemon holds into a file, while it goes on.
 
@@ -42,7 +41,6 @@ def backup(settings: Settings, file: Path) -> None:
 @click.option("--force", is_flag=True, help="Move the database that is there aside.")
 @click.option("--new-node", is_flag=True, help="Become another node also on the machine of the backup.")
 @click.option("--same-node", is_flag=True, help="Stay the same node also on another machine.")
-@pass_settings
 def restore(
     settings: Settings, file: Path, data_dir: Path | None, force: bool, new_node: bool, same_node: bool
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.show import output
 
 
 @state_command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+def completion(_: Settings, shell: str) -> None:
     """Print what lets a shell complete commands, keys and names.
 
     \b

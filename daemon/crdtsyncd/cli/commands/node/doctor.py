@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _MARKS = {"ok": "ok     ", "warning": "warning", "problem": "PROBLEM"}
 @state_command("doctor")
 @click.option("--config", "config_file", metavar="FILE", type=click.Path(), help="The daemon's settings.")
 @click.option("--data-dir", metavar="DIR", type=click.Path(), help="The daemon's data, if not where the settings say.")
-@pass_settings
 def doctor(settings: Settings, config_file: str | None, data_dir: str | None) -> None:
     """Find what is wrong on this host, and what to do about it.
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import KEY
@@ -32,7 +32,6 @@ _LABEL = 9
 
 @state_command("explain")
 @click.argument("key", type=KEY)
-@pass_settings
 def explain(settings: Settings, key: str) -> None:
     """Show why this node has of a key what it has, or lacks it.
 

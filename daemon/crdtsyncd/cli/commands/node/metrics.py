@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show import output
 
 
 @state_command("metrics")
-@pass_settings
 def metrics(settings: Settings) -> None:
     """Print all figures of this node in Prometheus' text format.
 
@@ -31,7 +30,6 @@ def metrics(settings: Settings) -> None:
 
 @state_command("log-level")
 @click.argument("level", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
-@pass_settings
 def log_level(settings: Settings, level: str | None) -> None:
     """Show what the daemon logs, or change it for now.
 

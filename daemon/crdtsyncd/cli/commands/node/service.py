@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.errors import CommandFailed
 from crdtsyncd.cli.show import output
 from crdtsyncd.wording import counted
@@ -20,7 +20,6 @@ def service() -> None:
 
 @service.command("install")
 @user_option
-@pass_settings
 def install(settings: Settings, user: bool) -> None:
     """Put the service in place, enable it and start it. What is in place already stays as it is.
 
@@ -44,7 +43,6 @@ def install(settings: Settings, user: bool) -> None:
 
 @service.command("uninstall")
 @user_option
-@pass_settings
 def uninstall(settings: Settings, user: bool) -> None:
     """Stop the service and remove it. Its data, its settings and its user stay.
 
@@ -63,7 +61,6 @@ def uninstall(settings: Settings, user: bool) -> None:
 
 @service.command("status")
 @user_option
-@pass_settings
 def status(settings: Settings, user: bool) -> None:
     """Show whether the service is installed and runs. Exit status 3 if it does not run.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import MEMBER
@@ -24,7 +24,6 @@ _TIMES = {"agents": "since", "alarms": "since", "peers": "last_seen"}
 
 
 @state_command("status")
-@pass_settings
 def status(settings: Settings) -> None:
     """Show how this node is: spaces, peers, agents, disk, alarms.
 
@@ -66,7 +65,6 @@ def status(settings: Settings) -> None:
 
 @state_command("peers")
 @click.option("--forget", metavar="NODE", type=MEMBER, help="Know this node no longer, which is gone for good.")
-@pass_settings
 def peers(settings: Settings, forget: str | None) -> None:
     """Show the nodes that this one syncs with, and their lag.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd import terminal
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import DURATION
 from crdtsyncd.cli.show import output
@@ -27,7 +27,6 @@ CONFLICTS_MAX = 50
 @state_command("top")
 @click.option("--interval", metavar="DURATION", type=DURATION, default="1s", help="Time between two looks; 1s.")
 @click.option("-n", "looks", metavar="N", type=click.IntRange(1), help="End after N looks.")
-@pass_settings
 def top(settings: Settings, interval: float, looks: int | None) -> None:
     """Show live what goes on: rates, lag, busy keys, conflicts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import loopback_place
 from crdtsyncd.cli.show import output
@@ -19,7 +19,6 @@ _FILE = click.Path(exists=True, dir_okay=False)
 @click.option("--open", "is_opening", is_flag=True, help="Open it in this machine's browser.")
 @click.option("--certificate", metavar="FILE", type=_FILE, help="PEM: listen beyond loopback, by HTTPS.")
 @click.option("--private-key", metavar="FILE", type=_FILE, help="PEM, of the certificate.")
-@pass_settings
 def ui(
     settings: Settings, listen: str, read_only: bool, is_opening: bool, certificate: str | None, private_key: str | None
 ) -> None:

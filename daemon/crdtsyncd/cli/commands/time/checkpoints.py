@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings
+from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.commands.time.restore import diff, restore
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import FILE, CommandFailed, absent
@@ -35,7 +35,6 @@ def checkpoint() -> None:
 @click.option("--note", metavar="TEXT", type=TEXT, default="", help="Why it is made.")
 @click.option("--keep", metavar="DURATION", type=TTL, help="Delete it after this time, such as 7d.")
 @concern_option
-@pass_settings
 def create(
     settings: Settings,
     name: str,
@@ -60,7 +59,6 @@ def create(
 
 
 @checkpoint.command("list")
-@pass_settings
 def list_(settings: Settings) -> None:
     """List the checkpoints, the oldest first.
 
@@ -78,7 +76,6 @@ def list_(settings: Settings) -> None:
 
 @checkpoint.command("show")
 @click.argument("name", type=TEXT)
-@pass_settings
 def show(settings: Settings, name: str) -> None:
     """Show all that is known of a checkpoint.
 
@@ -102,7 +99,6 @@ def show(settings: Settings, name: str) -> None:
 @checkpoint.command("delete")
 @click.argument("name", type=TEXT)
 @concern_option
-@pass_settings
 def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Delete a checkpoint, and print the token.
 
@@ -141,7 +137,6 @@ COLUMNS = (
 
 @checkpoint.command("verify")
 @click.argument("name", type=TEXT)
-@pass_settings
 def verify(settings: Settings, name: str) -> None:
     """Read all that a checkpoint holds on this node, and name what is damaged.
 
@@ -176,7 +171,6 @@ def verify(settings: Settings, name: str) -> None:
     "--at", metavar="CHECKPOINT", type=TEXT, help="What that checkpoint holds, in place of what is there now."
 )
 @click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only these keys.")
-@pass_settings
 def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...]) -> None:
     """Make a space with what this one holds, to try something in.
 
@@ -201,7 +195,6 @@ def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...
 @click.option("--age", metavar="DURATION", type=TTL, help="Keep those younger than this too, 50 at most.")
 @click.option("--remove", is_flag=True, help="Make no more.")
 @concern_option
-@pass_settings
 def policy(
     settings: Settings,
     name: str | None,

@@ -6,7 +6,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import AT, KEY, NAMED_AT, TEXT
@@ -30,7 +30,6 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Write nothing: sa
 @click.argument("a", type=NAMED_AT)
 @click.argument("b", type=NAMED_AT, required=False)
 @click.option("--prefix", metavar="P", type=KEY, default="", help="Only keys that begin so.")
-@pass_settings
 def diff(settings: Settings, a: Point, b: Point | None, prefix: str) -> None:
     """Show key by key what differs between two points.
 
@@ -58,7 +57,6 @@ def diff(settings: Settings, a: Point, b: Point | None, prefix: str) -> None:
 @prefixes_option
 @dry_run_option
 @concern_option
-@pass_settings
 def restore(
     settings: Settings, point: Point, prefixes: tuple[str, ...], dry_run: bool, w: WriteConcernValue | None
 ) -> None:
@@ -86,7 +84,6 @@ def restore(
 @prefixes_option
 @dry_run_option
 @concern_option
-@pass_settings
 def undo(
     settings: Settings,
     name: str,

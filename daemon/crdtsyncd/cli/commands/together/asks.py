@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.data import json_values
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 @click.option("--deadline", metavar="DURATION", type=DURATION, help="After so long --default is the answer.")
 @click.option("--default", metavar="TEXT", type=TEXT, help="The answer if nobody answers in time.")
 @click.option("--anew", is_flag=True, help="Forget what was asked and answered under KEY before.")
-@pass_settings
-def ask(settings: Settings, /, key: str, **options: Any) -> None:
+def ask(settings: Settings, key: str, **options: Any) -> None:
     """Ask a person, wait for the answer, and print it.
 
     Whoever asks the same under KEY again, or without QUESTION, also on another host, goes on waiting, or has the answer
@@ -51,7 +50,6 @@ def ask(settings: Settings, /, key: str, **options: Any) -> None:
 @click.option("--all", "answered", is_flag=True, help="Also what is answered.")
 @watch_option
 @click.option("--remind", metavar="DURATION", type=DURATION, help="With --watch: also each time that so long has gone.")
-@pass_settings
 def asks(settings: Settings, prefix: str, answered: bool, is_watching: bool, remind: float | None) -> None:
     """Print the questions that wait for somebody.
 
@@ -88,7 +86,6 @@ COLUMNS = (
 @click.argument("value", type=TEXT)
 @click.option("--note", metavar="TEXT", type=TEXT, default="", help="Why.")
 @click.option("--settle", is_flag=True, help="In place of the answers that there are.")
-@pass_settings
 def answer(settings: Settings, key: str, value: str, note: str, settle: bool) -> None:
     """Answer a question, once.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.together.children import Child, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import absent
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="60s", show_default=True, help="1s to 7d.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait until KEY is free, at most for --timeout.")
 @click.option("--quorum", is_flag=True, help="By the votes of a majority of the voters; needs CMD.")
-@pass_settings
 def claim(settings: Settings, key: str, command: tuple[str, ...], ttl: float, is_waiting: bool, quorum: bool) -> None:
     """Claim KEY, so that no other agent holds it.
 
@@ -90,7 +89,6 @@ def _warn_of_silence(lease: Lease) -> None:
 @state_command("release")
 @key_argument
 @click.option("--fence", metavar="N", type=int, help="Only the claim with this fence.")
-@pass_settings
 def release(settings: Settings, key: str, fence: int | None) -> None:
     """Free KEY, whoever holds it.
 
@@ -108,7 +106,6 @@ def release(settings: Settings, key: str, fence: int | None) -> None:
 
 @state_command("claims")
 @prefix_argument
-@pass_settings
 def claims(settings: Settings, prefix: str) -> None:
     """Print who has claimed what, of the keys that begin with PREFIX.
 

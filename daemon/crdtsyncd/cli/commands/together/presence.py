@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.show.tables import Column, show_rows
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @state_command("who")
 @watch_option
-@pass_settings
 def who(settings: Settings, is_watching: bool) -> None:
     """Print who is here, on all hosts that can be reached.
 

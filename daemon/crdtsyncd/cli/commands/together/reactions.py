@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from crdtsyncd.cli.command import Settings, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.commands.together.children import Child, check, until_told
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import CommandFailed
@@ -25,7 +25,6 @@ from crdtsync.client.session.causes import CAUSES_MAX, VARIABLE, causes
     "--rounds", metavar="N", type=click.IntRange(1, CAUSES_MAX), default=10, show_default=True,
     help="So often it may react to what came of it; then it is a loop.",
 )  # fmt: skip
-@pass_settings
 def on(
     settings: Settings,
     pattern: str,

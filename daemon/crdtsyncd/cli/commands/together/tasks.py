@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
-from crdtsyncd.cli.command import Settings, StateGroup, pass_settings, state_command
+from crdtsyncd.cli.command import Settings, StateGroup, state_command
 from crdtsyncd.cli.commands.together.again import show_again, watch_option
 from crdtsyncd.cli.commands.together.children import check, until_told
 from crdtsyncd.cli.connect import connect
@@ -59,10 +59,8 @@ def task() -> None:
     "--backoff", metavar="DURATION", type=DURATION, default="1s", show_default=True, help="Doubles each time."
 )
 @concern_option
-@pass_settings
 def put(
     settings: Settings,
-    /,
     key: str,
     value: str,
     as_string: bool,
@@ -87,7 +85,6 @@ def put(
 
 @task.command("retry")
 @key_argument
-@pass_settings
 def retry(settings: Settings, key: str) -> None:
     """Open the task under KEY again.
 
@@ -107,7 +104,6 @@ def retry(settings: Settings, key: str) -> None:
 @prefix_argument
 @click.option("--state", type=click.Choice(STATES), help="Only those.")
 @watch_option
-@pass_settings
 def tasks(settings: Settings, prefix: str, state: str | None, is_watching: bool) -> None:
     """Print the tasks whose keys begin with PREFIX.
 
@@ -209,7 +205,6 @@ def _fields(found: Task, blocked: str, waits: str) -> dict[str, Any]:
 @click.option("--ttl", metavar="DURATION", type=DURATION, default="30s", show_default=True, help="1s to 7d.")
 @click.option("--limit", metavar="DURATION", type=DURATION, help="End a CMD that takes longer: it has failed.")
 @click.option("--drain", is_flag=True, help="End when nothing is left to do.")
-@pass_settings
 def work(
     settings: Settings,
     pattern: str,
