@@ -8,7 +8,7 @@ from crdtsync.core.crdt.entries import KeyEntries
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.kinds import counter, crowding, register
 from crdtsync.core.replica.write_operations import WRITES
-from crdtsync.core.text import join
+from crdtsync.core.text import word_merge
 from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.watch.watches import Watches
 from crdtsync.errors import TooManySiblings
@@ -86,7 +86,7 @@ def every_node_deletes_what_has_expired(patch: Patches):
 
 @fault("loses the words", keys=TEXTS)
 def merged_texts_lose_one(patch: Patches):
-    patch.setattr(join, "union", lambda texts: texts[0])
+    patch.setattr(word_merge, "_union", lambda one, other: one)
 
 
 @fault("and ought to be", keys=TEXTS)
