@@ -4,8 +4,9 @@ A plan is a list of steps, such as "300 clients insert after clock 7 of client 3
 character". It is played as an agent would: each edit is judged as by its author's daemon, what is refused is left out,
 the document is counted when a daemon would count it, and takes nothing more when it is fenced. Then is measured, in
 time of the processor, what each edit took, and what it takes to load the document, to hash it and to merge one half of
-the edits into the other. And each step of the plan is sent to a host as one request, a batch: what that takes, refused
-or not. The plan that takes longest is changed, and kept if it takes longer still.
+the edits into the other. And each step of the plan is sent as one request, a batch, to one of two hosts, which are cut
+off from each other and linked again, compact the text and merge what are two: what a request takes, refused or not, and
+what the longest turn of either host takes. The plan that takes longest is changed, and kept if it takes longer still.
 
     python -m fuzz slow-edits --inputs 500 --seed 1
 
@@ -20,24 +21,28 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from pycrdt import Doc, Map
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_DELETES_MAX, EDIT_STRUCTS_MAX, Document
-from crdtsync.core.text.yjs_library import new_doc
+from crdtsync.core.text.yjs_library import NO_CHANGE, new_doc
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
 from crdtsync.wire.yjs.encoding import STRING, Id, at_once
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
 from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
 from fuzz.yjs_steps import ROOT
-from tests.fleet.agent import Refusal
-from tests.fleet.fleet import fleet_of
+from tests.fleet.agent import Agent, Refusal
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
 from tests.simulator.commands import positive_float, positive_int
 
-LIMITS_S: Final = {"apply": 0.5, "load": 1.0, "hash": 1.0, "merge": 2.0, "request": 0.3}
-"""Of processor time, on a machine that others use too; a step of the Yjs library takes 0.1 µs."""
+LIMIT_S: Final = 0.1
+"""Of processor time, for each: twice what a turn may take, on a machine that others use too."""
 
 STEPS_MAX: Final = 12
 APART_MAX: Final = 10
@@ -64,6 +69,7 @@ class Timed(NamedTuple):
     hash: float
     merge: float
     request: float
+    turn: float
 
 
 Plan = list[Step]
@@ -150,8 +156,22 @@ def holes(step: Step, clocks: dict[int, int]) -> bytes:
     return head + b"".join(written_uint(clock) + b"\1" for clock in starts) if starts else b"\0"
 
 
+def tree(step: Step) -> bytes:
+    """Values under many names of the other root that agents read, by a client of its own."""
+    doc: Doc[Any] = Doc(client_id=step.client + 2**41)
+    root = doc.get("doc", type=Map)
+    with doc.transaction():
+        for number in range(step.size):
+            root[f"{step.left}/{number}"] = number
+    return doc.get_update()
+
+
 def edit_of(step: Step, known: list[Id], clocks: dict[int, int]) -> bytes:
     """One edit of a step, on top of what is known, which it adds to."""
+    if step.kind in OF_HOSTS:
+        return NO_CHANGE
+    if step.kind == "tree":
+        return tree(step)
     if step.kind == "holes":
         return written_update([], holes(step, clocks) if clocks else b"\0")
     items = list(MAKERS[step.kind](step, known, clocks))
@@ -166,7 +186,8 @@ def measure(plan: Plan) -> Timed:
     document, taken = Document(_DOT, lambda _: (None, [])), list[bytes]()
     known, clocks = list[Id](), dict[int, int]()
     slowest_s = 0.0
-    for step in (each for each in plan for _ in range(min(each.edits, APART_MAX))):
+    edits = [each for each in plan if each.kind not in OF_HOSTS]
+    for step in (each for each in edits for _ in range(min(each.edits, APART_MAX))):
         if document.is_contested:
             break
         tried, there = dict(clocks), len(known)
@@ -189,34 +210,77 @@ def measure(plan: Plan) -> Timed:
     for update in taken[: len(taken) // 2]:
         half.apply_update(update)
     merge_s = _timed(lambda: half.apply_update(state))
-    return Timed(slowest_s, load_s, _timed(document.content), merge_s, request_s(plan))
+    return Timed(slowest_s, load_s, _timed(document.content), merge_s, *hosts_s(plan))
 
 
-def request_s(plan: Plan) -> float:
-    """The longest that a host takes for one step of it."""
+def hosts_s(plan: Plan) -> tuple[float, float]:
+    """The longest that one of two hosts takes for one step of it, and the longest turn of either."""
     known, clocks = list[Id](), dict[int, int]()
     slowest_s = 0.0
-    with fleet_of("a") as fleet:
-        agent = fleet["a"].agent()
+    with fleet_of("a", "b") as fleet, turns_timed() as turns_s:
+        agents = [fleet[name].agent() for name in "ab"]
         for step in plan:
+            agent = agents[step.client % 2]
+            if step.kind in OF_HOSTS:
+                with suppress(Refusal):
+                    OF_HOSTS[step.kind](fleet, agent)
+                continue
             tried, there = dict(clocks), len(known)
             updates = [edit_of(step, known, tried) for _ in range(step.edits)]
             ops: list[Any] = [["text_apply", {"key": "t", "update": update}] for update in updates]
             is_done = False
 
-            def send(ops: list[Any] = ops) -> None:
+            def send(agent: Agent = agent, ops: list[Any] = ops) -> None:
                 nonlocal is_done
                 with suppress(Refusal):
-                    agent.do("batch", ops=ops)
+                    agent.do_slowly("batch", ops=ops)
                     is_done = True
 
             if sum(map(len, updates)) < CHANGE_BYTES_MAX:
                 slowest_s = max(slowest_s, _timed(send))
+                fleet.sync()
             if is_done:
                 clocks = tried
             else:
                 del known[there:]
-    return slowest_s
+        if not fleet.wires:
+            fleet.link("a", "b")
+        fleet.run(2.0)
+    return slowest_s, max(turns_s)
+
+
+def cut_or_link(fleet: Fleet, _agent: Agent) -> None:
+    """What is edited meanwhile comes late to the other host."""
+    if fleet.wires:
+        fleet.wires[0].close()
+    else:
+        fleet.link("a", "b")
+        fleet.sync()
+
+
+OF_HOSTS: Final[dict[str, Callable[[Fleet, Agent], object]]] = {
+    "link": cut_or_link,
+    "compact": lambda _fleet, agent: agent.do_slowly("text_compact", key="t"),
+    "unite": lambda _fleet, agent: agent.do_slowly("resolve", key="t", merge=True),
+}
+"""Steps that edit nothing."""
+
+
+@contextmanager
+def turns_timed() -> Iterator[list[float]]:
+    """What each event and each turn of every host takes meanwhile."""
+    turns_s = [0.0]
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            results: list[Any] = []
+            turns_s.append(_timed(lambda: results.append(method(*args))))
+            return results[0]
+
+        return call
+
+    with patch.object(Host, "step", timed(Host.step)), patch.object(Host, "turn", timed(Host.turn)):
+        yield turns_s
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -236,7 +300,7 @@ BEGIN: Final[Plan] = [Step("paste", 1, 900_000, 0.0, 0.0, 1), Step("holes", 1, 1
 
 def some_step(rng: random.Random) -> Step:
     """Any; larger than it may be, too."""
-    kind = rng.choice((*MAKERS, "holes"))
+    kind = rng.choice((*MAKERS, "holes", "tree", *OF_HOSTS))
     size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX, 10_000, EDIT_DELETES_MAX, 900_000))
     ends = (0.0, 0.5, 1.0, rng.random())
     edits = rng.choice((1, 1, 3, 10, 200))
@@ -292,6 +356,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev fuzz slow-edits", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--inputs", type=positive_int, default=1000, help="plans to try (default 1,000)")
     parser.add_argument("--seconds", type=positive_float, default=600.0, help="stop after this time (default 600)")
+    parser.add_argument("--limit-s", type=positive_float, default=LIMIT_S, help=f"for each (default {LIMIT_S})")
     parser.add_argument("--seed", type=int, default=None, help="default: a random one, which is printed")
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(2**32)
@@ -300,9 +365,9 @@ def main() -> int:
     print(f"{tried:,} inputs")
     for name, (took_s, plan) in best.items():
         print(f"  {name} {took_s * 1000:.0f} ms: {plan}")
-    found = [name for name, (took_s, _) in best.items() if took_s > LIMITS_S[name]]
+    found = [name for name, (took_s, _) in best.items() if took_s > arguments.limit_s]
     for name in found:
-        print(f"  FOUND {name} over {LIMITS_S[name]} s: {best[name][1]}")
+        print(f"  FOUND {name} over {arguments.limit_s} s: {best[name][1]}")
     return 1 if found else 0
 
 
