@@ -54,6 +54,7 @@ def united(document: Dot, ours: bytes, theirs: bytes) -> Steps[Document | None]:
         if whole is None:
             return None
         both.append(whole)
+        yield
     return both[0] if both[0].content() == both[1].content() else None
 
 

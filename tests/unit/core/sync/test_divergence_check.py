@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from crdtsync.core.crdt import entries
 from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
 from crdtsync.core.sync.text_repair import held_elsewhere, united
 from crdtsync.core.text.marker import named_document
-from crdtsync.core.text.yjs_library import text_in, whole_state
+from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, new_doc, text_in, whole_state
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
@@ -367,6 +368,25 @@ def test_long_texts_are_united_in_steps(monkeypatch: pytest.MonkeyPatch) -> None
     turns = len([*all_of_it()])
     assert turns > 4 * items // STEP_STRUCTS
     assert whole.read() == "a" * (items + 2)
+
+
+def test_no_step_of_uniting_texts_loads_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library loads a text in one call, which takes longest of all."""
+    document = Dot(Writer(1), 1, 0)
+    ours = edited_by(NO_CHANGE, [(0, 0, "common ")], 7)
+    theirs = whole_state(ours, [edited_by(ours, [(7, 7, "theirs")], 8)])
+    ours = whole_state(ours, [edited_by(ours, [(0, 0, "our ")], 9)])
+    loads = 0
+
+    def load(client: int | None = None) -> Any:
+        nonlocal loads
+        loads += 1
+        return new_doc(client)
+
+    monkeypatch.setattr("crdtsync.core.text.document.new_doc", load)
+    done = [0, *(loads for _ in united(document, ours, theirs))]
+    assert loads >= 6
+    assert {later - earlier for earlier, later in pairwise([*done, loads])} == {0, 1}
 
 
 def test_a_text_that_cannot_be_united_keeps_no_node_from_catching_up(pair: Fleet) -> None:
