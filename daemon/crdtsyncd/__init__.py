@@ -33,7 +33,8 @@ Rooms, top to bottom; each may import the rooms below it and never one above (``
 - ``config``: settings and exit statuses
 
 Where to look for what: a write is durable when ``Store.commit`` in ``storage.database`` returns; a full disk is
-noticed by ``storage.disk_guard`` and answered in ``loop.driver``; a failed step or commit in ``loop.recovery``.
+noticed by ``storage.disk_guard``, asked by ``loop.housekeeping``, and answered in the core; a failed step or commit in
+``loop.recovery``.
 
 May import: ``crdtsync``. Only ``loop.driver`` and ``loop.replay_quarantine`` may import ``crdtsync.core.node``.
 """
