@@ -84,20 +84,22 @@ class WriteRequests:
         self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments, not_ready: NotReady
     ) -> object:
         """Do a write when a text that it edits is ready for that, or is made anew: a long one takes some turns. Edits
-        wait in line.
+        wait in line. If it then waits for another text, what is left of its timeout counts on.
         """
         node = self._node
+        end_s = node.now_s + timeout_ms(args) / 1000
 
         def check() -> object | None:
             here = node.replicas.get(replica.name)
             if here is not None and not node.read_only and not not_ready.is_over(here.documents):
                 return None
-            return Done(self._dispatcher.handle(agent, request, name, args))
+            left_ms = max(0, round(1000 * (end_s - node.now_s)))
+            return Done(self._dispatcher.handle(agent, request, name, {**args, "timeout": left_ms}))
 
         def expire() -> object:
             return Timeout("a text that this edits could not be made ready for it in that time; nothing was done")
 
-        self._dispatcher.park(agent, request, node.now_s + timeout_ms(args) / 1000, {}, check, expire).stands = True
+        self._dispatcher.park(agent, request, end_s, {}, check, expire).stands = True
         return LATER
 
     def _check_concern(self, agent: Agent, replica: Replica, args: Arguments) -> None:

@@ -54,7 +54,8 @@ class TextKeeper:
         applied: list[Applied] = []
         self.has_readied = False
         replica.documents.made.clear()  # who wanted it has it
-        replica.documents.joins.clear()
+        if not (is_writable and replica.documents.unready):
+            replica.documents.joins.clear()  # else somebody may wait for several of them
         self._count(now_ms, is_writable)
         if is_writable:
             applied += self._make_ready(now_ms)

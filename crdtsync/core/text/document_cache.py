@@ -85,7 +85,8 @@ class Documents:
         self.begun: dict[Dot, Document] = {}  # what is applied next has been taken in by these already
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
-        self.joins: dict[Dot, tuple[Mapping[Dot, bytes], bytes]] = {}  # edits that unite documents of these states
+        # edits that unite documents of these states, or why there is none
+        self.joins: dict[Dot, tuple[Mapping[Dot, bytes], bytes | CrdtSyncError]] = {}
         self._markers: dict[bytes, tuple[int, str]] = {}
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
@@ -186,12 +187,14 @@ class Documents:
     def joined(self, winner: Dot, others: Sequence[Dot]) -> bytes:
         """The edit of one document that makes it the union of itself and others.
 
-        :raises InvalidValue: one of them holds more than text.
+        :raises CrdtSyncError: one of them holds more than text, or cannot be read.
         :raises NotReady: that takes a while, and is done in the turns that follow.
         """
         states = {dot: self.get(dot).state() for dot in (winner, *others)}
-        found = self.joins.pop(winner, None)
+        found = self.joins.get(winner)
         if found is not None and found[0] == states:
+            if isinstance(found[1], CrdtSyncError):
+                raise found[1]
             return found[1]
         for dot in states:
             if not self.is_ready(dot):
@@ -202,7 +205,10 @@ class Documents:
         raise self.prepare(winner, self._note_joined(winner, states))
 
     def _note_joined(self, winner: Dot, states: Mapping[Dot, bytes]) -> Steps[None]:
-        self.joins[winner] = states, (yield from self._join(winner, states))
+        try:
+            self.joins[winner] = states, (yield from self._join(winner, states))
+        except CrdtSyncError as error:
+            self.joins[winner] = states, error
 
     def _join(self, winner: Dot, dots: Iterable[Dot]) -> Steps[bytes]:
         # in order of their names, so that all nodes join the same texts to the same text
@@ -227,6 +233,7 @@ class Documents:
         if dot in self.begun:
             document = self._open[dot] = self.begun.pop(dot)
         document.apply(update, structs_max, judged)
+        self.joins.pop(dot, None)
         self._changed(dot)
         self._note_edited(dot)
         if document.is_to_be_counted and len(self.contested) < OPEN_DOCUMENTS_MAX:

@@ -26,13 +26,13 @@ from tests.fleet.host import Host
 ITEMS = 4 * STEP_STRUCTS
 
 
-def make_long_text(agent: Agent) -> Any:
+def make_long_text(agent: Agent, key: str = "t") -> Any:
     """A text of single characters, each before the one that was typed last, in parts that each fit into an edit."""
     items = [Item((5, clock), None, (5, clock - 1) if clock else None) for clock in range(ITEMS)]
     document = None
     for start in range(0, ITEMS, STEP_STRUCTS):
         update = update_of(items[start : start + STEP_STRUCTS])
-        document = agent.do("text_apply", key="t", document=document, update=update)["document"]
+        document = agent.do("text_apply", key=key, document=document, update=update)["document"]
     return document
 
 
@@ -419,3 +419,40 @@ def test_a_merge_holds_what_was_edited_while_it_was_made_ready(apart: Fleet) -> 
     turns_until(a, request, agent)
     assert texts_of(a) == ["a" * ITEMS + " late"]
     assert not a.replica.documents.joins
+
+
+def test_one_batch_merges_several_long_texts(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    agent = a.agent()
+    for key in ("t", "u", "v"):
+        make_long_text(agent, key)
+        make_long_text(b.agent(), key)
+    apart.link("a", "b")
+    apart.sync()
+    parts = [["resolve", {"key": key, "merge": True}] for key in ("t", "u", "v")]
+    request = agent.write("batch", ops=parts)
+    turns_until(a, request, agent)
+    assert [result["resolved"] for result in agent.result(request)["results"]] == [1, 1, 1]
+    a.turn()
+    assert not a.replica.documents.joins
+
+
+def test_a_request_that_waits_for_several_texts_waits_no_longer_than_it_may(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    agent = a.agent()
+    for key in ("t", "u"):
+        make_long_text(agent, key)
+        make_long_text(b.agent(), key)
+    apart.link("a", "b")
+    apart.sync()
+    parts = [["resolve", {"key": key, "merge": True}] for key in ("t", "u")]
+    request = agent.write("batch", ops=parts, timeout=1000)
+    apart.pass_time(0.9)
+    while not a.replica.documents.joins:  # the first of them is united
+        a.turn()
+    a.turn()
+    assert request not in agent.replies
+    apart.pass_time(0.2)
+    a.turn()
+    with pytest.raises(Refusal, match="could not be made ready"):
+        agent.result(request)
