@@ -331,7 +331,8 @@ class Collecting:
         self._live_after = end
         self._place = last if last is not None and is_within_key else DeadPlace(end, BEHIND_ALL, 0)
         whole = self._found.keys() - {end} if is_within_key else self._found.keys()
-        if not whole or (len(whole) < self._wanted.enough and self._size_bytes < 2 * PAGE_BYTES_MAX):
+        is_page = self._wanted.enough < inf and self._size_bytes >= 2 * PAGE_BYTES_MAX
+        if not whole or (len(whole) < self._wanted.enough and not is_page):
             return False
         self.complete_to = max(whole) if is_within_key else end
         return True

@@ -122,6 +122,20 @@ def test_pages_of_the_past_are_complete(node, monkeypatch):
     assert [(key, unpack(value)) for key, _, value, *_ in found] == [(f"k{n:02}", n) for n in range(50)]
 
 
+def test_the_past_backwards_begins_at_its_last_key(node, monkeypatch):
+    """Also if the values take more than a page."""
+    monkeypatch.setattr(as_of, "PAGE_BYTES_MAX", 100)
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 3)
+    ann = node.agent("ann")
+    for number in range(20):
+        token = ann.set(f"k{number:02}", "x" * 50)["token"]
+    for number in range(0, 20, 2):
+        ann.delete(f"k{number:02}")
+    for values in (False, True):
+        page = patiently(ann, "scan", at=token, reverse=True, limit=3, values=values)
+        assert [item[0] for item in page["items"]] == ["k19", "k18", "k17"]
+
+
 def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch):
     """With 40,000 elements in four keys one turn took a third of a second."""
     monkeypatch.setattr(as_of, "SLICE_ENTRIES", 50)
