@@ -271,12 +271,13 @@ class Retention:
             more |= self._trim_documents(replica, batch)
             if more:
                 self._waiting[name] = None  # behind the others
-            elif name in coming or self._whole_to is not None:
+            elif name in coming or (self._whole_to is not None and replica.position > self._whole_to):
                 self._later[name] = None
         if self._waiting:
             self.due_s = now_s + (BUSY_INTERVAL_S if is_busy else SLICE_INTERVAL_S)
             return
-        self._log_rows = self._history_rows = 0  # nothing is over a cap, or may go: there is nothing to make up for
+        if self._whole_to is None:
+            self._log_rows = self._history_rows = 0  # nothing is over a cap, or may go: there is nothing to make up for
         if self._later:
             self._waiting.update(self._later)
             self._later.clear()

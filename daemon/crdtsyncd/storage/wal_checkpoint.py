@@ -99,7 +99,7 @@ class WalCheckpoints:
 
     def mind_wal(self) -> None:
         """Begin a checkpoint of the write-ahead log if it has become large."""
-        if self._checkpoint is not None:
+        if self._checkpoint is not None or self._owner.is_over:
             return
         wal_bytes = self._owner.store.wal_bytes()
         if wal_bytes > WAL_CHECKPOINT_BYTES and wal_bytes != self._emptied_bytes and time.monotonic() >= self._due_s:
