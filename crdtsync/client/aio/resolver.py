@@ -89,7 +89,7 @@ class AsyncResolver:
         self._stream = _Stream(
             connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
         )
-        self._worker = AsyncBackground(self._work, f"resolver {pattern}")
+        self._worker = None if function is None else AsyncBackground(self._work, f"resolver {pattern}")
         at_once(self._open)
 
     def __aiter__(self) -> Self:
@@ -148,7 +148,8 @@ class AsyncResolver:
         come to its end.
         """
         self._stream.close()
-        self._worker.end(END_S)
+        if self._worker is not None:
+            self._worker.end(END_S)
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -156,7 +157,8 @@ class AsyncResolver:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stream.close()
-        await self._worker.ended(END_S)
+        if self._worker is not None:
+            await self._worker.ended(END_S)
         if self._fatal is not None and kind is None:
             raise self._fatal
 
@@ -166,7 +168,7 @@ class AsyncResolver:
         except BaseException:
             self._stream.close()
             raise
-        if self._function is not None and not self._worker.is_running:
+        if self._worker is not None and not self._worker.is_running:
             self._worker.start()
 
     def _finish(self, error: str | None) -> None:

@@ -89,7 +89,7 @@ class Resolver:
         self._stream = _Stream(
             connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
         )
-        self._worker = Background(self._work, f"resolver {pattern}")
+        self._worker = None if function is None else Background(self._work, f"resolver {pattern}")
         at_once(self._open)
 
     def __iter__(self) -> Self:
@@ -148,7 +148,8 @@ class Resolver:
         come to its end.
         """
         self._stream.close()
-        self._worker.end(END_S)
+        if self._worker is not None:
+            self._worker.end(END_S)
 
     def __enter__(self) -> Self:
         self._open()
@@ -156,7 +157,8 @@ class Resolver:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stream.close()
-        self._worker.ended(END_S)
+        if self._worker is not None:
+            self._worker.ended(END_S)
         if self._fatal is not None and kind is None:
             raise self._fatal
 
@@ -166,7 +168,7 @@ class Resolver:
         except BaseException:
             self._stream.close()
             raise
-        if self._function is not None and not self._worker.is_running:
+        if self._worker is not None and not self._worker.is_running:
             self._worker.start()
 
     def _finish(self, error: str | None) -> None:

@@ -1,6 +1,7 @@
 """The blocking client's threads, against a daemon that misbehaves as a real one cannot be made to on demand."""
 
 import contextlib
+import gc
 import os
 import threading
 import time
@@ -19,6 +20,8 @@ from crdtsync.wire.tokens import encode_token
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
+SIBLING = {"kind": "register", "value": b"\x2a", "dot": "n.1.0", "agent": "a", "node": "n"}
+CONFLICT = {"event": "conflict", "key": "k", "version": "v1.x", **SIBLING, "siblings": [SIBLING]}
 
 
 @pytest.fixture
@@ -34,6 +37,15 @@ def connect(daemon):
     yield make
     for client in clients:
         client.close()
+
+
+def asking(peer):
+    """Asks a resolver about one conflict."""
+    peer.greet()
+    request_id, _, _ = peer.receive()
+    peer.reply(request_id, {"token": "c1.0"})
+    peer.events(request_id, CONFLICT)
+    peer.wait_for_end()
 
 
 def in_thread(function):
@@ -339,3 +351,14 @@ def test_who_has_the_connection_alone_reads_it_too_and_nobody_else_does(connect)
     connection._table.abandon(alone)
     assert not connection._send_alone(Pending("get", {"key": "k"}), is_write=False)
     connection._leave(alone)
+
+
+def test_a_resolver_that_a_loop_was_left_with_is_gone_at_once(connect, daemon):
+    client = connect(daemon.idle, asking)
+    gc.disable()
+    try:
+        for _ in client.resolver("k"):
+            break
+        assert not list(client._resolvers())
+    finally:
+        gc.enable()
