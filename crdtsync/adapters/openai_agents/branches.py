@@ -121,6 +121,7 @@ class AdvancedCrdtSession(CrdtSession):
         if not begun:
             message = f"Turn {turn_number} does not contain a user message in branch '{source}'"
             raise ValueError(message)
+        before = self._redacted([element.value for element in elements[: begun[0]]])
         branch = name or f"branch_from_turn_{turn_number}_{secrets.token_hex(4)}"
         try:
             if branch == MAIN:
@@ -129,7 +130,7 @@ class AdvancedCrdtSession(CrdtSession):
         except VersionMismatch as used:
             message = f"Branch '{branch}' has already been used in this session"
             raise ValueError(message) from used
-        self._append(self._log_key(branch), [element.value for element in elements[: begun[0]]])
+        self._append(self._log_key(branch), before)
         self._client.set(self._record(branch), {"from": source, "turn": turn_number}, w=self._w)
         return branch
 

@@ -95,3 +95,14 @@ def test_a_rule_is_applied_to_all_texts_before_they_are_written(kind: type[CrdtS
     assert found[1]["arguments"] == '{"password": "[redacted:secret:1]"}'
     assert len(logs) == 1 + (kind is AdvancedCrdtSession)
     assert SECRET not in str(logs)
+
+
+def test_a_rule_is_applied_to_what_a_branch_takes_over() -> None:
+    """From a host that has no rule."""
+    with Client(SOCKET, agent="tester") as state:
+        with AdvancedCrdtSession("unruled", state) as session:
+            asyncio.run(session.add_items([message(f"it is {SECRET}"), message("and?")]))
+        with AdvancedCrdtSession("unruled", state, redact=Redactor().text) as session:
+            branch = asyncio.run(session.create_branch_from_turn(2))
+            assert asyncio.run(session.get_items()) == [message("it is [redacted:github-token:1]")]
+        assert SECRET not in str(state.log(f"openai-agents/unruled/branches/{branch}/items"))
