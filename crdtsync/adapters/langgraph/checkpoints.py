@@ -49,7 +49,25 @@ Taken = tuple[str, str, str, bytes]
 """What a task has written: its id, the channel, and the value as it was encoded."""
 Order = tuple[str, str, int]
 """The place of a write among others, as LangGraph applies them: the task's path and id, and the number of the write."""
-ByRun = dict[int | None, dict[Order, Taken]]
+
+
+class Update:
+    """An update of a state, which has no runtime: known by its configuration, which this keeps, so that no later one is
+    made at the same place in memory.
+    """
+
+    def __init__(self, configurable: Mapping[str, Any]) -> None:
+        self._configurable = configurable
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Update) and other._configurable is self._configurable
+
+    def __hash__(self) -> int:
+        return id(self._configurable)
+
+
+Run = int | Update
+ByRun = dict[Run | None, dict[Order, Taken]]
 """What runs of this process have written, and (None) what was read."""
 
 _FIXED = frozenset((NoneType, bool, int, float, str, bytes))
@@ -83,10 +101,10 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
     return str(configurable["thread_id"]), configurable.get("checkpoint_ns", "")
 
 
-def run_of(config: RunnableConfig) -> int:
+def run_of(config: RunnableConfig) -> Run:
     """What no other run, or update of a state, of this process has while this one goes on."""
     configurable = config["configurable"]
-    return id(configurable.get("__pregel_runtime", configurable))
+    return id(configurable["__pregel_runtime"]) if "__pregel_runtime" in configurable else Update(configurable)
 
 
 def config_of(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
@@ -326,7 +344,7 @@ class Written:
         with self._lock:
             self._known(checkpoint)
 
-    def add(self, checkpoint: tuple[str, ...], run: int | None, order: Order, write: Taken) -> None:
+    def add(self, checkpoint: tuple[str, ...], run: Run | None, order: Order, write: Taken) -> None:
         """Something was written by a run of this process, or (None) read: of that, what was read first stays."""
         with self._lock:
             known = self._known(checkpoint)
@@ -352,14 +370,14 @@ class Written:
                 self._forgotten.popitem(last=False)
         return self._after[checkpoint]
 
-    def of(self, checkpoint: tuple[str, ...], run: int, channels: set[str]) -> list[Taken] | None:
+    def of(self, checkpoint: tuple[str, ...], run: Run, channels: set[str]) -> list[Taken] | None:
         """All that a run wrote to these channels, and found there of other tasks, in LangGraph's order.
 
-        None: that is no longer known.
+        None: that is no longer known, or not whose it is, as of an update whose configuration somebody has copied.
         """
         with self._lock:
             known = self._after.get(checkpoint)
-            if known is None:
+            if known is None or (isinstance(run, Update) and run not in known):
                 return None
             own = known.get(run, {})
             tasks = {task for _, task, index in own if index >= 0}

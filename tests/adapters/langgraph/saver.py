@@ -33,6 +33,7 @@ from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
+from crdtsync.adapters.langgraph.checkpoints import run_of
 from crdtsync.adapters.langgraph.records import pack
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
@@ -411,6 +412,33 @@ def test_delta_channels_of_two_that_one_saver_serves_at_once(state: Client, how:
     assert told == [["begun", "one"], ["begun", "two", "and more"]]
     for reader in (run, graph(CrdtSaver(state))):
         assert sorted(reader.get_state(end).values["lines"] for end in saver.branches(thread("t"))) == told
+
+
+def test_delta_channels_of_an_update_whose_configuration_is_copied(state: Client) -> None:
+    """As a saver around another one may do: so the checkpoint cannot tell which writes are its own."""
+
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    class Copies(CrdtSaver):
+        def put(self, config: Any, *arguments: Any) -> Any:
+            return super().put({"configurable": {**config["configurable"]}}, *arguments)
+
+    builder = StateGraph(Fields)
+    builder.add_node("step", lambda state: {})
+    builder.add_edge(START, "step")
+    run = builder.compile(checkpointer=Copies(state))
+    for line in ("begun", "more"):
+        run.update_state(thread("t"), {"lines": [line]}, as_node="step")
+    assert run.get_state(thread("t")).values["lines"] == ["begun", "more"]
+
+
+def test_no_update_is_held_for_one_before_it(saver: CrdtSaver) -> None:
+    """Whose configuration is gone, so that the next one may be made in the same place."""
+    after = "t", "", "1"
+    for number in range(10):
+        saver.put_writes(thread("t", checkpoint_id="1"), [("lines", number)], "task")
+        assert saver._layout.written.of(after, run_of(thread("t", checkpoint_id="1")), {"lines"}) is None
 
 
 def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state: Client) -> None:
