@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from crdtsync.client.aio.connection import time_limit
@@ -131,11 +132,11 @@ class AsyncWatch:
                     raise
         return None
 
-    async def _take_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+    async def _take_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Begin, and take what comes until that is so, or it is closed; False: the time is over."""
         await self.attach()
         try:
-            async with time_limit(timeout_s):
+            async with time_limit(deadline - monotonic()):
                 while not (is_done() or self._closed.is_set()):
                     await self._receive()
         except TimeoutError:

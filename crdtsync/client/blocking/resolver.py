@@ -43,12 +43,12 @@ class _Stream(Watch):
         self.asking = ResolverState(memory, prefix, overrides, horizon)
         return self.asking
 
-    def confirm(self, timeout_s: float) -> None:
+    def confirm(self, deadline: float) -> None:
         """Wait for the daemon's word that the resolver stands.
 
         :raises Timeout: it did not come in time.
         """
-        if not self._take_until(lambda: self.asking.is_confirmed, timeout_s):
+        if not self._take_until(lambda: self.asking.is_confirmed, deadline):
             raise self.asking.not_taken()
 
     def done(self, conflict: Conflict, attachment: int, error: str | None, timeout_s: float) -> None:
@@ -86,11 +86,12 @@ class Resolver:
         self._current: tuple[Conflict, int] | None = None
         self._answered: tuple[str, str] | None = None
         self._fatal: Exception | None = None
+        deadline = monotonic() + session.timeout_s
         self._stream = _Stream(
             connection, operations.memory, pattern, None, arguments, None, attach_s=session.timeout_s
         )
         self._worker = None if function is None else Background(self._work, f"resolver {pattern}")
-        at_once(self._open)
+        at_once(self._open, deadline)
 
     def __iter__(self) -> Self:
         return self
@@ -152,7 +153,7 @@ class Resolver:
             self._worker.end(END_S)
 
     def __enter__(self) -> Self:
-        self._open()
+        self._open(monotonic() + self._session.timeout_s)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -162,9 +163,9 @@ class Resolver:
         if self._fatal is not None and kind is None:
             raise self._fatal
 
-    def _open(self) -> None:
+    def _open(self, deadline: float) -> None:
         try:
-            self._stream.confirm(self._session.timeout_s)
+            self._stream.confirm(deadline)
         except BaseException:
             self._stream.close()
             raise

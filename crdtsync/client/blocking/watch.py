@@ -122,9 +122,8 @@ class Watch:
         self._client = os.urandom(16)
         self._drop()
 
-    def _take_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
+    def _take_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Take what comes until that is so, or it is closed; False: the time is over."""
-        deadline = monotonic() + timeout_s
         try:
             while not (is_done() or self._is_closed):
                 self._receive(deadline)

@@ -362,3 +362,19 @@ def test_a_resolver_that_a_loop_was_left_with_is_gone_at_once(connect, daemon):
         assert not list(client._resolvers())
     finally:
         gc.enable()
+
+
+def test_one_limit_holds_for_a_resolver_until_it_stands(connect, daemon, monkeypatch):
+    deadlines = []
+
+    def receive(_watch, deadline):
+        deadlines.append(deadline)
+        raise Timeout("nothing came")
+
+    client = connect(daemon.idle)
+    monkeypatch.setattr("crdtsync.client.blocking.watch.Watch._attach", lambda _, *given: deadlines.extend(given))
+    monkeypatch.setattr("crdtsync.client.blocking.watch.Watch._receive", receive)
+    with pytest.raises(Timeout, match="did not take the resolver in time"):
+        client.resolver("k", sorted)
+    attached, _, confirmed = deadlines
+    assert confirmed <= attached
