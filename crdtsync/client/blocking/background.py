@@ -48,8 +48,10 @@ class Background:
     def _guarded(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001  # for who joins it
-            self._error = error
+        except BaseException as error:
+            self._error = error  # for who joins it
+            if not isinstance(error, Exception):  # perhaps nobody does: told as of any thread
+                raise
 
 
 def check_handler(handler: object) -> None:

@@ -189,6 +189,7 @@ class Resolver:
                 self._settle(self._function, conflict)
         except Exception as error:  # noqa: BLE001  # raised where the caller can see it, at the end of the with block
             self._fatal = error
+        finally:
             self._stream.close()
 
     def _settle(self, function: Callable[[Conflict], object], conflict: Conflict) -> None:

@@ -5,6 +5,7 @@ import gc
 import os
 import threading
 import time
+from queue import Queue
 
 import pytest
 
@@ -378,3 +379,17 @@ def test_one_limit_holds_for_a_resolver_until_it_stands(connect, daemon, monkeyp
         client.resolver("k", sorted)
     attached, _, confirmed = deadlines
     assert confirmed <= attached
+
+
+def test_what_ends_the_thread_of_a_resolver_is_told_and_ends_the_resolver(connect, daemon, monkeypatch):
+    told: Queue[object] = Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda hooked: told.put(hooked.exc_value))
+    stop = GeneratorExit("no Exception")
+
+    def settle(_):
+        raise stop
+
+    client = connect(daemon.idle, asking)
+    resolver = client.resolver("k", settle)
+    assert told.get(timeout=10) is stop
+    assert resolver._stream._is_closed
