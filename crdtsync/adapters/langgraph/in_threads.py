@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +14,32 @@ from crdtsync.adapters.attached import in_thread, settled
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple
+    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 
 class CallsInThreads(BaseCheckpointSaver[str]):
-    """The coroutines of a checkpointer that has no others. Whoever is cancelled is so when the outcome is there."""
+    """The coroutines of a checkpointer that has no others. Whoever is cancelled while it writes is so when the outcome
+    is there.
+    """
 
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     """Calls nothing that a checkpoint names, but what LangGraph holds for safe: other agents may have written it."""
 
-    aget_tuple = in_thread(BaseCheckpointSaver.get_tuple)
-    aget_delta_channel_history = in_thread(BaseCheckpointSaver.get_delta_channel_history)
     aput = in_thread(BaseCheckpointSaver.put)
     aput_writes = in_thread(BaseCheckpointSaver.put_writes)
     adelete_thread = in_thread(BaseCheckpointSaver.delete_thread)
     acopy_thread = in_thread(BaseCheckpointSaver.copy_thread)
     adelete_for_runs = in_thread(BaseCheckpointSaver.delete_for_runs)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As ``get_tuple``."""
+        return await to_thread(self.get_tuple, config)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """As ``get_delta_channel_history``."""
+        return await to_thread(self.get_delta_channel_history, config=config, channels=channels)
 
     async def alist(
         self,

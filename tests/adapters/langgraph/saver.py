@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
 
@@ -439,6 +439,30 @@ def test_no_update_is_held_for_one_before_it(saver: CrdtSaver) -> None:
     for number in range(10):
         saver.put_writes(thread("t", checkpoint_id="1"), [("lines", number)], "task")
         assert saver._layout.written.of(after, run_of(thread("t", checkpoint_id="1")), {"lines"}) is None
+
+
+@pytest.mark.parametrize("word", ["get_tuple", "get_delta_channel_history"])
+def test_a_read_that_is_cancelled_waits_for_nothing(word: str, saver: CrdtSaver, monkeypatch: Any) -> None:
+    is_begun, may_end = Event(), Event()
+
+    def wait(*_: Any, **__: Any) -> None:
+        is_begun.set()
+        may_end.wait(60)
+
+    async def cancelled() -> None:
+        options = {} if word == "get_tuple" else {"channels": ["lines"]}
+        read = asyncio.create_task(getattr(saver, f"a{word}")(config=thread("t"), **options))
+        await asyncio.to_thread(is_begun.wait, 60)
+        read.cancel()
+        await asyncio.wait([read], timeout=5)
+        is_over = read.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await read
+        assert is_over
+
+    monkeypatch.setattr(saver, word, wait)
+    asyncio.run(cancelled())
 
 
 def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state: Client) -> None:
