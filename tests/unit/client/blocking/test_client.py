@@ -3,8 +3,10 @@
 import contextlib
 import gc
 import os
+import signal
 import threading
 import time
+import traceback
 from queue import Queue
 
 import pytest
@@ -62,6 +64,23 @@ def in_thread(function):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread, outcome
+
+
+def in_a_child(check):
+    """Do it in a child, which then ends, however that went."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)
+            check()
+            status = 0
+        except BaseException:  # noqa: BLE001  # printed, for the parent cannot catch it
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_threads_get_their_own_replies_in_whatever_order(connect):
@@ -263,15 +282,15 @@ def test_after_a_fork_the_child_has_a_connection_of_its_own(connect):
     client = connect(parent)
     assert client.get("k") == 42
     channel = client._connection._channel
-    child = os.fork()
-    if child == 0:
+
+    def use():
         # The parent's scene is not over, so nobody accepts: what matters is that nothing of the parent's is touched.
-        try:
+        with pytest.raises(CrdtSyncError):
             client.get("k", timeout=0.3)
-        except CrdtSyncError:
-            os._exit(0 if channel._socket.fileno() == -1 and client._connection._client != clients[0] else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert channel._socket.fileno() == -1
+        assert client._connection._client != clients[0]
+
+    in_a_child(use)
     forked.set()
     assert client.get("k") == 1
 
@@ -281,13 +300,15 @@ def test_after_a_fork_the_child_waits_for_no_lock_of_a_thread_that_it_has_not(co
     texts, memory = client._texts, client._operations.memory
     lock = texts.lock("notes")
     assert lock.acquire(1)
+
+    def take():
+        assert not texts._making.locked()
+        assert not memory._lock.locked()
+        assert texts.lock("notes").acquire(0)
+
     with texts._making, memory._lock:
-        child = os.fork()
-        if child == 0:
-            is_free = not (texts._making.locked() or memory._lock.locked()) and texts.lock("notes").acquire(0)
-            os._exit(0 if is_free else 1)
+        in_a_child(take)
     lock.release()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_no_more_writes_are_in_flight_than_the_daemon_remembers(connect, monkeypatch):
