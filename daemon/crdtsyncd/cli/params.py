@@ -39,13 +39,13 @@ class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         self, name: str, read: Callable[[str], Any], ask: Callable[[Client, str], Iterable[str]] | None = None
     ) -> None:
         self.name = name
-        self._read = read
+        self.read = read
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """What it stands for."""
         try:
-            return self._read(value)
+            return self.read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -117,7 +117,7 @@ def _point(word: str) -> str | datetime:
     if word.startswith(("c1.", "checkpoint:")):
         return word
     if _DURATION.fullmatch(word):
-        return datetime.now(UTC) - timedelta(seconds=DURATION.convert(word, None, None))
+        return datetime.now(UTC) - timedelta(seconds=DURATION.read(word))
     try:
         return datetime.fromisoformat(word).astimezone()
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from crdtsyncd.cli.params import CONFIDENCE, DURATION, KEY, NAME, TAKEOVER, TTL, WRITE_CONCERN
+from crdtsyncd.cli.params import AT, CONFIDENCE, DURATION, KEY, NAME, NAMED_AT, TAKEOVER, TTL, WRITE_CONCERN
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,13 @@ def test_what_is_no_duration(word):
 def test_no_time_at_all_is_refused(word):
     with pytest.raises(click.BadParameter, match="more than 0"):
         DURATION.convert(word, None, None)
+
+
+@pytest.mark.parametrize("word", ["0s", "0d", "before-the-change"])
+def test_what_is_no_point_of_the_past_may_be_the_name_of_a_checkpoint(word):
+    assert NAMED_AT.convert(word, None, None) == word
+    with pytest.raises(click.BadParameter):
+        AT.convert(word, None, None)
 
 
 def test_the_longest_ttl_is_that_of_the_daemon():
