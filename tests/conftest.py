@@ -42,11 +42,14 @@ def same_as_file(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Half as many again as cores: a third of what tests take they wait, for timers, disks and each other's daemons.
 
-    The tests of one booted machine follow each other: run by themselves, they must not be shared out.
+    The tests of one booted machine follow each other: run by themselves, they must not be shared out. Whoever says how
+    many there shall be gets what xdist makes of it.
     """
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or config.option.numprocesses == "logical":
+        return None
     is_of_one_machine = bool(config.args) and all("test_boot" in argument for argument in config.args)
-    cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     return 1 if is_of_one_machine else cores + (cores + 1) // 2
