@@ -75,8 +75,9 @@ class AdvancedCrdtSession(CrdtSession):
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items to the current branch, as :meth:`CrdtSession.add_items`."""
+        said = json.dumps([*items])  # as they are now
         key = await asyncio.to_thread(self._log, None)
-        await settled(self._add, key, items)
+        await settled(self._add, key, said)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item of the current branch and return it; with the last one of a turn goes its usage."""

@@ -68,10 +68,10 @@ class CrdtSession(Attached):
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
-        await settled(self._add, self._key, items)
+        await settled(self._add, self._key, json.dumps([*items]))  # as they are now
 
-    def _add(self, key: str, items: Sequence[Any]) -> None:
-        self._append(key, self._redacted([json.loads(json.dumps(item)) for item in items]))
+    def _add(self, key: str, items: str) -> None:
+        self._append(key, self._redacted(json.loads(items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -49,6 +50,24 @@ def test_more_than_a_change_holds(session: CrdtSession) -> None:
     with pytest.raises(TooLarge):
         asyncio.run(session.add_items([message("x" * 2_000_000)]))
     assert len(contents(session)) == len(texts)
+
+
+@pytest.mark.parametrize("kind", [CrdtSession, AdvancedCrdtSession])
+def test_what_is_changed_while_it_is_added_is_added_as_it_was(kind: type[CrdtSession]) -> None:
+    async def add(session: CrdtSession) -> None:
+        may_begin, item = Event(), message("before")
+        with ThreadPoolExecutor(1) as pool:
+            asyncio.get_running_loop().set_default_executor(pool)
+            pool.submit(may_begin.wait, 60)
+            adding = asyncio.create_task(session.add_items([item]))
+            await asyncio.sleep(0)
+            item["content"] = "after"
+            may_begin.set()
+            await adding
+
+    with Client(SOCKET, agent="tester") as state, kind(f"changed {kind.__name__}", state) as session:
+        asyncio.run(add(session))
+        assert contents(session) == ["before"]
 
 
 def test_nobody_pops_what_another_one_has(session: CrdtSession) -> None:
