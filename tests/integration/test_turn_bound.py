@@ -161,7 +161,7 @@ def type_on(agent: RawAgent) -> None:
     with pytest.raises(RawError, match="come to"):
         batch(agent, "text_apply", edit)
     with doc.transaction():
-        for number in range(WORK_PARTS_MAX // 2 - 1):  # each cuts what stands there in two
+        for number in range(WORK_PARTS_MAX // 2 - 2):  # each cuts what stands there in two
             text.insert(5 * number, "x")
     agent.write("text_apply", key="parts", update=doc.get_update())
 

@@ -256,7 +256,10 @@ def under_check(apart):
     """b has all parts of a's snapshot, with a text of many items, and has begun to look through it."""
     a, b = apart["a"], apart["b"]
     items = [Item((5, clock), None, (5, clock - 1) if clock else None) for clock in range(100 * STEPS)]
-    a.agent().do("text_apply", key="t", document=None, update=update_of(items))
+    document = None
+    for start in range(0, len(items), 1000):  # as much as fits into an edit
+        update = update_of(items[start : start + 1000])
+        document = a.agent().do("text_apply", key="t", document=document, update=update)["document"]
     trim(a)
     wire = apart.link("b", "a")
     for _ in range(100):

@@ -133,7 +133,8 @@ async def test_while_somebody_waits_for_the_end_the_journal_is_emptied_too(monke
     assert (owner.store.times, owner.store.slices, owner.moved) == (1, 1, 1)
 
 
-async def test_a_log_that_begins_anew_is_left_alone_until_it_does() -> None:
+async def test_a_log_that_begins_anew_is_left_alone_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wal_checkpoint, "WAL_CHECKPOINT_BYTES", 4_194_304)
     owner = Owner()
     minding, store = WalCheckpoints(owner), owner.store
     emptied = []
