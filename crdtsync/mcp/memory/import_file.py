@@ -21,8 +21,8 @@ async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bo
     """Create what the lines of the file say: how many entities and relations were new.
 
     What is there already stays as it is and gets the file's observations, so that it can be repeated after it was
-    ended half-way. With ``dry_run`` nothing is written. Raises :class:`~crdtsync.errors.InvalidRequest` at the first
-    line that is not of such a file, before anything is written.
+    ended half-way; until then an entity may lack some of its observations. With ``dry_run`` nothing is written. Raises
+    :class:`~crdtsync.errors.InvalidRequest` at the first line that is not of such a file, before anything is written.
     """
     new: dict[Part, Any] = {}
     for part, value in _parts(lines):
