@@ -435,10 +435,11 @@ def test_delta_channels_of_an_update_whose_configuration_is_copied(state: Client
 
 def test_no_update_is_held_for_one_before_it(saver: CrdtSaver) -> None:
     """Whose configuration is gone, so that the next one may be made in the same place."""
-    after = "t", "", "1"
-    for number in range(10):
-        saver.put_writes(thread("t", checkpoint_id="1"), [("lines", number)], "task")
-        assert saver._layout.written.of(after, run_of(thread("t", checkpoint_id="1")), {"lines"}) is None
+    before = thread("t", checkpoint_id="1")
+    saver.put_writes(before, [("lines", 1)], "task")
+    del before
+    later = [thread("t", checkpoint_id="1") for _ in range(100)]
+    assert all(saver._layout.written.of(("t", "", "1"), run_of(each), {"lines"}) is None for each in later)
 
 
 @pytest.mark.parametrize("word", ["get_tuple", "get_delta_channel_history"])
