@@ -25,6 +25,18 @@ TEXT_BYTES_MAX = 3840 * 1024
 """In UTF-8, of a text after an edit that makes it longer, as the author's node has it; merging refuses nothing.
 One change can make all of it anew, as compacting does, and it fits into an event.
 """
+WORK_PARTS_MAX = 1300
+"""Parts that the edits of texts in one request may come to: these are one change, which is judged and applied in one
+turn.
+"""
+EDIT_PARTS = 9
+"""As so many parts counts each edit after the first, however small it is."""
+MOVED_BYTES_A_PART = 75_000
+"""So much of strings that the edits cut in two, each as often as it is cut, count as one more: the Yjs library takes
+0.5 ms a million.
+"""
+MOVES_A_SCAN = 40
+"""So much of a string is moved, where it is cut in two, in the time in which one looks for a place in it."""
 VALUE_DEPTH_MAX = 64
 """How deep lists and maps of a value may be nested."""
 VALUE_CONTAINERS_MAX = 65_536

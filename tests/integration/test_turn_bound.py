@@ -19,10 +19,9 @@ import pytest
 from msgpack import packb
 from pycrdt import Doc, Text
 
-from crdtsync.core.text.drafted_edits import EDIT_PARTS, WORK_PARTS_MAX
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE
 from crdtsync.wire.codec import CONTAINER_PARTS
-from crdtsync.wire.limits import CHANGE_OPS_MAX, REQUEST_PARTS_MAX, VALUE_BYTES_MAX
+from crdtsync.wire.limits import CHANGE_OPS_MAX, EDIT_PARTS, REQUEST_PARTS_MAX, VALUE_BYTES_MAX, WORK_PARTS_MAX
 from crdtsync.wire.requests import REQUESTS
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.daemon import PROGRAM

@@ -19,6 +19,7 @@ from crdtsync.client.text.update_queue import Outbox, Segment
 from crdtsync.client.text.yjs import Doc, Text, TransactionEvent, merge_updates
 from crdtsync.differences import Edit, changes, edits
 from crdtsync.errors import InvalidEncoding
+from crdtsync.wire.yjs.state_vector import decode_state_vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -277,7 +278,7 @@ class Editing:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise InvalidEncoding(f"the daemon sent an update that the Yjs library refuses: {error}") from None
-        self.typed = Typed(content, self.typed.number)
+        self.typed = self._typed(content, self.typed.number)
 
     # -- other documents ------------------------------------------------------------------------------------
 
@@ -293,7 +294,7 @@ class Editing:
         self._inbox_bytes = 0
         self._build(part.update for part in parts)
         now = str(self._text)
-        self.typed = Typed(now, number)
+        self.typed = self._typed(now, number)
         for start, end, text in moved(typed, before, now) if typed else ():
             self.typed.edit(start, end, text)
         self.typed.number = number
@@ -321,6 +322,10 @@ class Editing:
         self._subscription = self._doc.observe(self._note)
         for update in updates:
             self._doc.apply_update(update)
+
+    def _typed(self, text: str, number: int) -> Typed:
+        """The replica's ``text``, to be typed into."""
+        return Typed(text, number, sum(decode_state_vector(self._doc.get_state()).values()))
 
     def _note(self, event: TransactionEvent) -> None:
         if self._is_own:

@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 from crdtsync.client.text.piece_table import Pieces, size_bytes
 from crdtsync.errors import InvalidRequest, InvalidValue
+from crdtsync.wire.limits import MOVED_BYTES_A_PART, MOVES_A_SCAN, WORK_PARTS_MAX
 
 RUN_CHARS_MAX = 4096
 """Code points of a run within which one may go back and forth."""
 
-GROUP_PARTS_MAX = 1000
-"""Parts of one Yjs update, as estimated from above: the daemon takes twice as many."""
+GROUP_PARTS_MAX = WORK_PARTS_MAX * 3 // 4
+"""Parts of one Yjs update, and of one request, as estimated: each character deleted counts as one here, and in the
+daemon as 1.2 at most, of an only one amid a string.
+"""
 
 GROUP_CHARS_MAX = 128 * 1024
 """Code points inserted by one Yjs update."""
@@ -45,13 +48,16 @@ class Group:
 
 class Typed:
     """The text as its typist sees it, and the edits that led there. ``number`` counts them, of all times; ``chars`` are
-    those typed that are still here.
+    those typed that are still here. ``reach``: of how many characters the document is made, deleted ones among them;
+    wherever an edit is, the daemon may have to look for its place among all of them.
     """
 
-    def __init__(self, text: str = "", number: int = 0) -> None:
+    def __init__(self, text: str = "", number: int = 0, reach: int = 0) -> None:
         self.number = number
         self.chars = 0
         self._view = Pieces(text)
+        self._reach = reach
+        self._moved = MOVED_BYTES_A_PART - 1  # of what is no whole part yet: counted from above
         self._groups: list[Group] = []
         self._group = Group()
         # The run: the code points from `_start` to `_end` were replaced by `_parts`, which have `_inserted` of them.
@@ -137,16 +143,22 @@ class Typed:
         text = "".join(self._parts)
         self._start = self._end = self._inserted = 0
         self._parts = []
-        while end - start > GROUP_PARTS_MAX:
-            self._add(*self._view.splice(start, start + GROUP_PARTS_MAX, ""), "", GROUP_PARTS_MAX)
-            end -= GROUP_PARTS_MAX
+        whole = MOVES_A_SCAN * MOVED_BYTES_A_PART
+        step = max(GROUP_PARTS_MAX * whole // (whole + self._reach), 1)
+        while end - start > step:
+            self._add(*self._view.splice(start, start + step, ""), "", step)
+            end -= step
         for at in range(0, max(len(text), 1), GROUP_CHARS_MAX):
             chunk = text[at : at + GROUP_CHARS_MAX]
             if chunk or end > start:
-                self._add(*self._view.splice(start, end, chunk), chunk, end - start + 2)
+                self._add(*self._view.splice(start, end, chunk), chunk, end - start)
             start = end = start + len(chunk)
 
-    def _add(self, first: int, last: int, text: str, parts: int) -> None:
+    def _add(self, first: int, last: int, text: str, deleted: int) -> None:
+        self._moved += (self._reach if text else 0) + self._reach * max(deleted, 1) // MOVES_A_SCAN
+        moved, self._moved = divmod(self._moved, MOVED_BYTES_A_PART)
+        parts = deleted + 2 + moved
+        self._reach += size_bytes(text)
         group = self._group
         if group.edits and (group.parts + parts > GROUP_PARTS_MAX + 2 or group.chars + len(text) > GROUP_CHARS_MAX):
             self._close()

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.client.text.typed_buffer import GROUP_CHARS_MAX, GROUP_PARTS_MAX
+from crdtsync.wire.limits import EDIT_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,7 @@ class Outbox:
         found: list[Segment] = []
         for segment in self._segments:
             size_bytes += len(segment.update)
-            parts += segment.parts
+            parts += segment.parts + (EDIT_PARTS if found else 0)
             is_over = size_bytes > REQUEST_BYTES_MAX or parts > GROUP_PARTS_MAX or len(found) >= updates_max
             if found and is_over:
                 break

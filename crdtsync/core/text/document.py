@@ -26,6 +26,7 @@ from crdtsync.core.text.yjs_library import (
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import MOVES_A_SCAN
 from crdtsync.wire.yjs.competition import counted
 from crdtsync.wire.yjs.encoding import Steps, at_once
 from crdtsync.wire.yjs.rewriting import contradiction
@@ -376,7 +377,7 @@ class Document:
         """
         competition = summary.competition
         cuts = max(min(competition.added, summary.structs), sum(map(len, summary.deletes.values())))
-        return competition.scanned + competition.longest * cuts // 40
+        return competition.scanned + competition.longest * cuts // MOVES_A_SCAN
 
     def bytes_with(self, update: bytes, bytes_max: int) -> int:
         """At most how large it is with an update; more than ``bytes_max`` only if it is about that."""

@@ -10,28 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.errors import InvalidValue, TooLarge
+from crdtsync.wire.limits import EDIT_PARTS, MOVED_BYTES_A_PART, WORK_PARTS_MAX
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
 if TYPE_CHECKING:
     from crdtsync.core.text.document import Document
     from crdtsync.core.text.forgetting import Forgotten
 
-WORK_PARTS_MAX = 1300
-"""Parts that the edits of one request may come to: these are one change, which is judged and applied in one turn."""
-
-EDIT_PARTS = 9
-"""As so many parts counts each edit after the first, however small it is."""
-
 DELETES_A_PART = 5
 """So many ranges that are deleted count as one part."""
 
 CUTS_A_PART = 2
 """So many places where a deletion cuts a string in two count as one more, which takes the Yjs library longest."""
-
-MOVED_BYTES_A_PART = 75_000
-"""So much of strings that the edits cut in two, each as often as it is cut, count as one more: the Yjs library takes
-0.5 ms a million.
-"""
 
 REPEATED_EDITS_MAX = 8
 """Edits of one request that may say something of the same characters: each is compared with those before it."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crdtsync.client.text.editor_state import Editing
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
@@ -198,6 +199,40 @@ def test_places_of_a_long_string_are_dear_from_its_end_on(node: Host) -> None:
     with pytest.raises(Refusal, match="many places of a long string"):
         write(agent, together(insertions(upwards[::-1], 6)))
     write(agent, together(insertions(upwards, 6)))
+
+
+def sent(editing: Editing, agent: Agent) -> int:
+    """All that was typed, as an editor sends it; in how many requests."""
+    requests = 0
+    while parts := editing.request():
+        ops = [["text_apply", {"key": "t", "document": editing.document, "update": part.update}] for part in parts]
+        agent.do("batch", ops=ops)
+        editing.succeeded(editing.document or "")
+        requests += 1
+    return requests
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_an_editor_sends_what_a_turn_takes_wherever_it_types(node: Host, is_apart: bool) -> None:
+    """From the end of a pasted text to its beginning, then upwards behind the words that were typed."""
+    agent = node.agent()
+    write(agent, fresh_updates(LONG * 3, b"", 10**6)[0])
+    held = agent.ask("text_read", key="t")
+    editing = Editing()
+    editing.fetching()
+    editing.fetched(held["document"], held["update"], held["version"])
+    editing.read()
+    places = range(1000, 298_000, 900)
+    for at in reversed(places):
+        editing.typed.edit(at, at + 3, "word")
+        if is_apart and at % 20_000 == 0:
+            editing.cut()
+    requests = sent(editing, agent)
+    for number, at in enumerate(places):
+        editing.typed.edit(at + 2 * number + 4, at + 2 * number + 4, "s")
+    assert requests + sent(editing, agent) > 2
+    assert texts_of(node) == [str(editing.typed)]
+    assert texts_of(node)[0].count("words") == len(places)
 
 
 def test_so_are_the_edits_of_one_request(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
