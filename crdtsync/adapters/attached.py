@@ -12,6 +12,7 @@ from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.client import Client, Session
+from crdtsync.client.values.encoding import encode
 from crdtsync.errors import TooLarge
 
 CHANGE_OPERATIONS = 500
@@ -57,6 +58,7 @@ class Attached:
                 for element in part:
                     batch.append(key, element)
 
+        check_each(elements)
         in_changes(append, elements)
 
     def _delete_keys(self, keys: Sequence[str], **options: Any) -> None:
@@ -103,6 +105,15 @@ def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         return found
 
     return call
+
+
+def check_each(elements: Sequence[Any]) -> None:
+    """Before any of them is written, that none is too large: of what is added in parts some would be there already.
+
+    :raises TooLarge: one alone does not fit.
+    """
+    for element in elements if len(elements) > 1 else ():
+        encode(element)
 
 
 def in_changes(write: Callable[[Sequence[T]], None], items: Sequence[T], *, at_most: int = CHANGE_OPERATIONS) -> None:

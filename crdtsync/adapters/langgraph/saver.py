@@ -372,6 +372,9 @@ class CrdtSaver(CallsInThreads):
         if strategy not in ("keep_latest", "delete") or (strategy == "delete" and older_than is not None):
             message = f"strategy is {strategy!r}, not 'keep_latest' or 'delete'; older_than goes with 'keep_latest'"
             raise ValueError(message)
+        if isinstance(thread_ids, str):
+            message = f"thread_ids is the string {thread_ids!r}: give a list of threads"
+            raise TypeError(message)
         since = None if older_than is None else datetime.now(UTC) - older_than
         if thread_ids is None:
             threads = self._client.keys(self._layout.below(CHECKPOINTS), delimiter="/")

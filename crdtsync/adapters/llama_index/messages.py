@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from crdtsync.adapters.attached import Attached, in_changes
+from crdtsync.adapters.attached import Attached, check_each, in_changes
 from crdtsync.adapters.readable import readable
 from crdtsync.client import LogItem
 
@@ -57,6 +57,7 @@ class Messages(Attached):
                 for message in part:
                     batch.append(self._keys.key(kind, key), message)
 
+        check_each(plain)
         if instead and not plain:
             self.delete(key)
         in_changes(append, plain)

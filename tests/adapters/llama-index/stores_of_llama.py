@@ -184,6 +184,14 @@ def test_more_messages_than_a_change_holds(state: Client) -> None:
     assert store.get_messages("a") == []
 
 
+def test_one_message_that_is_too_large_changes_nothing(state: Client) -> None:
+    store = CrdtChatStore(state)
+    store.set_messages("a", said("one", "two"))
+    with pytest.raises(TooLarge):
+        store.set_messages("a", said("small", "x" * 2_000_000))
+    assert texts(store.get_messages("a")) == ["one", "two"]
+
+
 def test_a_message_that_two_archive_is_shown_once(state: Client) -> None:
     """As it is when both are cut off from each other."""
     store = CrdtMemoryStore(state)
