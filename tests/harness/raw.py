@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections import deque
+from contextlib import suppress
 from socket import socket as Socket  # noqa: N812  # an attribute has that name
 from time import monotonic
 from typing import Any, Self
@@ -43,7 +44,9 @@ class RawAgent:
         try:
             self.socket.connect(os.fspath(path))
             if agent is not None:
-                self.hello = self.call("hello", protocol=1, client=self.client, agent=agent, space=space)
+                with suppress(BrokenPipeError):  # refused before it could say hello: it is told why all the same
+                    self.send("hello", protocol=1, client=self.client, agent=agent, space=space)
+                self.hello = self.result(1)
         except BaseException:
             self.socket.close()
             raise
