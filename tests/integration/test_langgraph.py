@@ -148,6 +148,9 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     is_brought_over(daemon, tmp_path, "langgraph-sqlite", str(tmp_path / "kept.sqlite"))
     (tmp_path / "other").write_text("no database" * 1000)
     assert "is no database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
+    (tmp_path / "empty").touch()
+    assert "no such table" in bring(daemon, tmp_path, "langgraph-sqlite", "empty", "--dry-run")
+    assert (tmp_path / "empty").stat().st_size == 0, "it is only read"
 
 
 def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -120,8 +122,8 @@ def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
 def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's SqliteSaver, whose database FILE is.
 
-    CrdtSaver goes on from there. It needs the packages that wrote FILE: langgraph and langgraph-checkpoint-sqlite, in
-    the environment of this command.
+    CrdtSaver goes on from there. FILE is only read. It needs the packages that wrote it: langgraph and
+    langgraph-checkpoint-sqlite, in the environment of this command.
 
     \b
     Example:
@@ -132,7 +134,9 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
     except ImportError as error:
         raise _lacking(error, "langgraph-checkpoint-sqlite") from None
     try:
-        with SqliteSaver.from_conn_string(file) as source:
+        with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)) as database:
+            source = SqliteSaver(database)
+            source.is_setup = True  # else it makes its tables where it finds none
             _bring_checkpoints(settings, source, prefix, dry_run=dry_run)
     except sqlite3.DatabaseError as error:
         raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
