@@ -193,6 +193,21 @@ def test_history_goes_while_rows_of_large_commits_are_always_on_their_way(fleet:
     assert check(a)["history_bytes"] <= 4000
 
 
+def test_the_log_keeps_changes_of_which_rows_are_on_their_way(fleet: Fleet) -> None:
+    """Their long values are read from them until then."""
+    a = fleet["a"]
+    ann = a.agent()
+    looks = 0
+    for n in range(10):
+        ann.do("batch", ops=[["set", {"key": f"k{i}", "value": pack(f"{n:05}" * 200)}] for i in range(100)])
+        fleet.run(1.1, 1.1)  # the caps are looked at
+        missing = a.store.backlog_position
+        looks += missing is not None
+        assert missing is None or a.replica.trimmed_position < missing
+        assert [ann.get(f"k{i}") for i in range(100)] == [f"{n:05}" * 200] * 100
+    assert looks > 5
+
+
 def test_the_caps_are_looked_at_sooner_when_much_comes(fleet: Fleet) -> None:
     a = fleet["a"]
     ann = a.agent()
