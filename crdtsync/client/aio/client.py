@@ -27,7 +27,6 @@ from crdtsync.client.aio.text_lock import AsyncTexts
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.steps import Compute, limit_s
-from crdtsync.client.session.tokens import Past
 from crdtsync.client.values.durations import seconds
 from crdtsync.client.values.points import point_argument
 from crdtsync.errors import CrdtSyncError
@@ -61,7 +60,6 @@ class AsyncSession(
     AsyncResolverMethods,
     AsyncSchemaMethods,
     AsyncSpaceMethods,
-    Past,
 ):
     """What one author does over a client's connection: it has its own memory of what it has read.
 

@@ -29,7 +29,6 @@ from crdtsync.client.blocking.text_lock import Texts
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.address import connection_of
 from crdtsync.client.protocol.steps import Compute, limit_s
-from crdtsync.client.session.tokens import Past
 from crdtsync.client.values.durations import seconds
 from crdtsync.client.values.points import point_argument
 from crdtsync.errors import CrdtSyncError
@@ -63,7 +62,6 @@ class Session(
     ResolverMethods,
     SchemaMethods,
     SpaceMethods,
-    Past,
 ):
     """What one author does over a client's connection: it has its own memory of what it has read.
 

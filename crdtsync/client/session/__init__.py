@@ -15,7 +15,6 @@ Modules:
 - ``read_memory``: the version of each key that was read
 - ``request_context``: what a session knows, put into its requests, and what replies teach it
 - ``unanswered``: writes without a reply yet, which later ones follow
-- ``tokens``: what a session has read and written, as tokens
 - ``causes``: the reactions because of which it writes
 
 May import: ``protocol``, ``values``, ``crdtsync.errors``.

@@ -7,11 +7,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.operations.keys import Operations
-from crdtsync.client.protocol.steps import Call, Compute, Plan, Step, limit_s, unfit
+from crdtsync.client.protocol.steps import Compute, Call, Plan, Step, limit_s, unfit
 from crdtsync.client.values.points import point_argument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from crdtsync.client.aio.connection import AsyncConnection
     from crdtsync.client.session.request_context import Arguments, Write, WriteConcern
@@ -43,6 +43,46 @@ class AsyncMethods:
     def space(self) -> str:
         """The space that this session works in."""
         return str(self._overrides.get("space", self._connection.space))
+
+    @property
+    def last_token(self) -> str | None:
+        """The token of this session's newest operation: of a write that write's, of a read that of all that it was
+        shown; None if there was none yet.
+        """
+        return self._operations.last_token
+
+    @property
+    def token(self) -> str | None:
+        """One token for all that this client has read and written, in all its spaces; None if that is nothing.
+
+        Hand it over with the work: a client that is begun with ``after`` set to it, at any daemon, is never shown
+        less.
+        """
+        return self._operations.horizon.token()
+
+    @staticmethod
+    def join(tokens: Iterable[str | None]) -> str:
+        """One token for all that several name, None among them names nothing: what three agents have written, for the
+        one who reads their findings ``after`` it. Nothing is asked of the daemon.
+
+        :raises InvalidRequest: one of them is no token, or there is none.
+        """
+        from crdtsync.client.protocol.seen_point import joined
+        from crdtsync.errors import InvalidRequest
+
+        token = joined(tokens)
+        if token is None:
+            raise InvalidRequest("join needs one token at least")
+        return token
+
+    def forget_token(self) -> None:
+        """Go on without :attr:`token`, in all sessions of this client, at a daemon that lacks some of it and will not
+        get it soon: what was read and written may then seem undone until it arrives.
+
+        What was read of each key is still remembered: a write supersedes what of it is there, and the rest lives on
+        as a sibling.
+        """
+        self._operations.horizon.forget()
 
     async def run(self, plan: Plan[T], timeout_s: float) -> T:
         """Do what a plan says; its result. For the other parts of this library.
