@@ -29,7 +29,7 @@ from crdtsync.sessions.conversation.record import (
     settled,
 )
 from crdtsync.sessions.redaction.redactor import Redactor
-from crdtsync.sessions.saved.pieces import RUN_BYTES_MAX, Tree, chain, elements, large, lines_of, with_large
+from crdtsync.sessions.saved.pieces import RUN_BYTES_MAX, PieceTree, chain, elements, large, lines_of, with_large
 from fuzz.mutation import Mutator
 
 LINES: Final = 10
@@ -59,7 +59,7 @@ def take(data: bytes) -> None:
     name, _, content = data.partition(b"\n")
     clean = list(Redactor().lines(BytesIO(content)))
     assert list(Redactor().lines(clean)) == clean, "a file with marks is what it was"
-    tree = Tree(_stored(clean[: LINES // 2]))
+    tree = PieceTree(_stored(clean[: LINES // 2]))
     tree.add(_stored(clean, tree))
     assert b"".join(lines_of(tree.file())) == b"".join(clean), "a line is lost"
     agent = AGENTS[name.decode()]

@@ -8,8 +8,8 @@ methods as coroutines. Then ``operations.keys`` for what a method sends, and ``p
 run it.
 
 How ``state.update("plan", change)`` goes: the method asks ``operations.keys`` for a *plan*, a generator. The plan
-yields a ``Call`` (read the key), a ``Compute`` (run the caller's function), a ``Call`` (write, if the key is still
-at that version), and a ``Pause`` before it tries again. The blocking client runs the plan with a socket and its
+yields an ``Exchange`` (read the key), a ``Compute`` (run the caller's function), an ``Exchange`` (write, if the key is
+still at that version), and a ``Pause`` before it tries again. The blocking client runs the plan with a socket and its
 caller's thread, the asyncio client with tasks. ``protocol.in_flight`` numbers the requests and repeats them on a
 new connection; ``session.read_memory`` remembers which version was read, so that the next write supersedes exactly
 that.
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.resolver import Resolver as Resolver
     from crdtsync.client.blocking.text import Text as Text
     from crdtsync.client.blocking.watch import Watch as Watch
-    from crdtsync.client.mirror.view import View as View
+    from crdtsync.client.mirror.view import MirrorView as MirrorView
     from crdtsync.client.operations.batch import Batch as Batch
     from crdtsync.client.operations.checkpoints import Checkpoint as Checkpoint
     from crdtsync.client.operations.checkpoints import CheckpointPolicy as CheckpointPolicy
@@ -101,7 +101,7 @@ __getattr__ = lazy(
         "blocking.resolver": ("Resolver",),
         "blocking.text": ("Text",),
         "blocking.watch": ("Watch",),
-        "mirror.view": ("View",),
+        "mirror.view": ("MirrorView",),
         "operations.batch": ("Batch",),
         "operations.checkpoints": ("Checkpoint", "CheckpointPolicy", "Verified"),
         "operations.forks": ("Merged",),

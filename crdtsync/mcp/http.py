@@ -13,13 +13,13 @@ from typing import Any
 from crdtsync.context.extras import need
 from crdtsync.loopback import listening
 from crdtsync.mcp.server import build
-from crdtsync.mcp.session import Options
+from crdtsync.mcp.session import ServerOptions
 
 _Scope = MutableMapping[str, Any]
 _App = Callable[[_Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
 
-async def serve_http(options: Options, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
+async def serve_http(options: ServerOptions, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
     """Speak MCP at ``http://HOST:PORT/mcp`` until it is told to end; ``ready`` is called with that address.
 
     Raises :class:`~crdtsync.errors.InvalidRequest` for a host that is not loopback, and OSError if the port is taken.

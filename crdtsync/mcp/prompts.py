@@ -10,7 +10,7 @@ from pydantic import Field
 from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.answers import within
 from crdtsync.mcp.resources import in_short
-from crdtsync.mcp.session import Sessions, failure, told
+from crdtsync.mcp.session import Callers, failure, told
 from crdtsync.visible import in_line
 
 HANDOVER = "handover/"
@@ -19,7 +19,7 @@ _NAME_CHARS_MAX = 128
 Prefix = Annotated[str, Field(description="Beginnings of keys that it is about; nothing: all.")]
 
 
-def offer(server: MCPServer, sessions: Sessions) -> None:
+def offer(server: MCPServer, sessions: Callers) -> None:
     """Give ``server`` the prompts of the callers of ``sessions``."""
     model = sessions.options.model
 

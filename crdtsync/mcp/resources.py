@@ -13,7 +13,7 @@ from mcp_types import Completion, ResourceTemplateReference
 from crdtsync import sessions as saved_sessions
 from crdtsync.client import AsyncSession
 from crdtsync.mcp.answers import within
-from crdtsync.mcp.session import Sessions, failure, told
+from crdtsync.mcp.session import Callers, failure, told
 from crdtsync.mcp.subscriptions import KEY, SESSION, STATE, VIEW
 from crdtsync.sessions.saved.header import HEADERS, header_key
 
@@ -30,7 +30,7 @@ async def in_short(session: AsyncSession, name: str, model: str, budget_tokens: 
     return within([] if entry is None else [replace(entry, value=text, siblings=[])], budget_tokens, model)[0]
 
 
-def offer(server: MCPServer, sessions: Sessions) -> None:
+def offer(server: MCPServer, sessions: Callers) -> None:
     """Give ``server`` the resources of the callers of ``sessions``."""
     model = sessions.options.model
 

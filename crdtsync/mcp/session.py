@@ -32,7 +32,7 @@ ALONE_S = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServerOptions:
     """How the server was started. ``agent`` None: the name that the MCP client gives itself."""
 
     socket: str | None = None
@@ -46,10 +46,10 @@ class Options:
 
 
 @dataclass
-class Sessions:
+class Callers:
     """The sessions of all MCP clients of this server, over one connection to the daemon for each name."""
 
-    options: Options
+    options: ServerOptions
     _clients: dict[str, AsyncClient] = field(default_factory=dict)
     _sessions: dict[tuple[str, str], AsyncSession] = field(default_factory=dict)
 

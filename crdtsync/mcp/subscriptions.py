@@ -36,7 +36,7 @@ from mcp_types import (
 from crdtsync.client import AsyncSession
 from crdtsync.context.view.definition import VIEWS, Definition, definition_from
 from crdtsync.errors import CrdtSyncError
-from crdtsync.mcp.session import SESSION_HEADER, Sessions, failure, told
+from crdtsync.mcp.session import SESSION_HEADER, Callers, failure, told
 from crdtsync.sessions.saved.header import HEADERS
 
 KEY = "crdtsync://key/{+key}"
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class Bus(InMemorySubscriptionBus):
     """What has changed, for all listeners of one server."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Callers) -> None:
         super().__init__()
         self._sessions = sessions
         self._following: asyncio.Task[None] | None = None

@@ -33,7 +33,7 @@ from crdtsync.sessions.saved.pieces import (
     LARGE_BYTES_MAX,
     START,
     Piece,
-    Tree,
+    PieceTree,
     elements,
     end_of,
     large,
@@ -411,8 +411,8 @@ class AsyncSessions:
                         return with_large(element, await blob.read())
         return element
 
-    async def _tree(self, session: str, name: str) -> Tree:
-        return Tree(await self.with_large(session, await self._client.log(lines_key(session, name))))
+    async def _tree(self, session: str, name: str) -> PieceTree:
+        return PieceTree(await self.with_large(session, await self._client.log(lines_key(session, name))))
 
     async def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who

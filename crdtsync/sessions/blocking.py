@@ -35,7 +35,7 @@ from crdtsync.sessions.saved.pieces import (
     LARGE_BYTES_MAX,
     START,
     Piece,
-    Tree,
+    PieceTree,
     elements,
     end_of,
     large,
@@ -407,8 +407,8 @@ class Sessions:
                         return with_large(element, blob.read())
         return element
 
-    def _tree(self, session: str, name: str) -> Tree:
-        return Tree(self.with_large(session, self._client.log(lines_key(session, name))))
+    def _tree(self, session: str, name: str) -> PieceTree:
+        return PieceTree(self.with_large(session, self._client.log(lines_key(session, name))))
 
     def _store(self, reading: Reading | None, *, follows: bool = False) -> SaveResult | None:
         """Write what is new of each file, and the record with every run, so that a save that is cut off goes on; who

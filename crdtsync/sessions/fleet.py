@@ -23,7 +23,7 @@ from crdtsync.sessions.handing_over import HandedOver, conversation
 from crdtsync.sessions.redaction.own import own_patterns
 from crdtsync.sessions.redaction.redactor import Redactor
 from crdtsync.sessions.saved.header import FOLLOWED, MAIN, Saved, lines_key
-from crdtsync.sessions.saved.pieces import Tree, lines_of
+from crdtsync.sessions.saved.pieces import PieceTree, lines_of
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -50,7 +50,7 @@ def follow(client: Client | Session, session: str) -> Iterator[tuple[int, Item]]
     saved = sessions.get(session)
     key = lines_key(saved.id, MAIN)
     elements = client.log(key)
-    tree, begun = Tree(sessions.with_large(saved.id, elements)), b""
+    tree, begun = PieceTree(sessions.with_large(saved.id, elements)), b""
     turns = conversation(saved, list(lines_of(tree.file())), {}).turns()
     turn = len(turns) - 1
     yield from ((turn, item) for item in turns[-1])

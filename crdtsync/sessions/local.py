@@ -28,7 +28,7 @@ from crdtsync.sessions.redaction.own import own_patterns
 from crdtsync.sessions.redaction.patterns import FORMS, VALUE
 from crdtsync.sessions.redaction.redactor import Redactor
 from crdtsync.sessions.saved.header import FILES_MAX, MAIN, Saved, SavedFile, is_absolute
-from crdtsync.sessions.saved.pieces import START, Piece, Tree, chain, lines_of, recent
+from crdtsync.sessions.saved.pieces import START, Piece, PieceTree, chain, lines_of, recent
 
 _COMPARED_BYTES = 64 * 1024
 _NAME_BYTES_MAX = 800
@@ -258,7 +258,7 @@ def load(
     )  # fmt: skip
 
 
-def ways(tree: Tree, most: int) -> list[list[bytes]]:
+def ways(tree: PieceTree, most: int) -> list[list[bytes]]:
     """The lines of each way in which a file went on, the newest first. One that another one begins with is none of its
     own; paths in it may be others, since it went on in another home.
     """

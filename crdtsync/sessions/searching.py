@@ -16,7 +16,7 @@ from crdtsync.sessions.agents.agent import Agent
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation.record import text_of
 from crdtsync.sessions.saved.header import HEADERS, LINES, MAIN, large_key
-from crdtsync.sessions.saved.pieces import DIGEST_BYTES, START, Piece, Tree, end_of, with_large
+from crdtsync.sessions.saved.pieces import DIGEST_BYTES, START, Piece, PieceTree, end_of, with_large
 
 Texts = tuple[tuple[str, str], ...]
 LARGE_BYTES_MAX = 32 * 1024 * 1024
@@ -62,7 +62,7 @@ def said(
         read, begun = mark[0] - 1, Piece(START, mark[1][:DIGEST_BYTES], mark[1][DIGEST_BYTES:])
         if not elements or end_of(elements[0]) != begun.digest:
             return None
-    tree = Tree(begun=begun)
+    tree = PieceTree(begun=begun)
     pieces = tree.add(elements if begun is None else elements[1:])
     if begun is not None and tree.waits:
         return None

@@ -51,29 +51,29 @@ Doctor = Callable[[], list[dict[str, str]]]
 """Looks this host over: findings as ``crdtsync doctor --json`` has them."""
 
 
-class Call(NamedTuple):
+class Offered(NamedTuple):
     """A function of this module; ``writes`` says that it changes something."""
 
     function: Callable[..., Awaitable[Any]]
     writes: bool
 
 
-CALLS: dict[str, Call] = {}
+CALLS: dict[str, Offered] = {}
 
 
 def call(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Offer a function that reads."""
-    CALLS[function.__name__] = Call(function, writes=False)
+    CALLS[function.__name__] = Offered(function, writes=False)
     return function
 
 
 def writing(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Offer a function that writes."""
-    CALLS[function.__name__] = Call(function, writes=True)
+    CALLS[function.__name__] = Offered(function, writes=True)
     return function
 
 
-class Space:
+class ShownSpace:
     """One space for all pages: each request says by ``if_version`` what its reader saw, so they share a session."""
 
     def __init__(self, client: AsyncClient, name: str | None, doctor: Doctor | None = None) -> None:
@@ -102,13 +102,13 @@ def moment(milliseconds: int) -> datetime:
 
 
 @call
-async def fleet(space: Space, far: bool = False) -> Any:
+async def fleet(space: ShownSpace, far: bool = False) -> Any:
     """This node's status, and what it knows of the others; ``far``: those reached over others are asked anew."""
     return await space.client.status(far=far)
 
 
 @call
-async def doctor(space: Space) -> Any:
+async def doctor(space: ShownSpace) -> Any:
     """What is wrong on this host. It looks with the rights of who started the page, so the page's agent must be one
     that may read the whole status.
     """
@@ -121,7 +121,7 @@ async def doctor(space: Space) -> Any:
 
 
 @call
-async def spaces(space: Space) -> Any:
+async def spaces(space: ShownSpace) -> Any:
     """The spaces that there are."""
     return [one.name for one in await space.client.spaces() if one.here]
 
@@ -130,7 +130,7 @@ async def spaces(space: Space) -> Any:
 
 
 @call
-async def tree(space: Space, prefix: str = "", start: str | None = None, at: str | int | None = None) -> Any:
+async def tree(space: ShownSpace, prefix: str = "", start: str | None = None, at: str | int | None = None) -> Any:
     """What lies directly below ``prefix``: keys with what is known of them, folders, and those that are kept for
     programs (``records``).
     """
@@ -144,7 +144,7 @@ async def tree(space: Space, prefix: str = "", start: str | None = None, at: str
 
 
 @call
-async def entry(space: Space, key: str, at: str | int | None = None, last: int = PARTS_MAX) -> Any:
+async def entry(space: ShownSpace, key: str, at: str | int | None = None, last: int = PARTS_MAX) -> Any:
     """One key: its values, or the newest parts of a log, the first ones of a set or a map."""
     state = space.at(at)
     found = await state.entry(key)
@@ -169,7 +169,7 @@ async def entry(space: Space, key: str, at: str | int | None = None, last: int =
 
 
 @call
-async def history(space: Space, key: str, last: int = 50) -> Any:
+async def history(space: ShownSpace, key: str, last: int = 50) -> Any:
     """What was written to a key, the newest first."""
     found = await space.state.history(key, last=min(last, 500))
     rows = [{**written(one), "value": _cut(one.value)} for one in found]
@@ -177,38 +177,38 @@ async def history(space: Space, key: str, last: int = 50) -> Any:
 
 
 @call
-async def explain(space: Space, key: str) -> Any:
+async def explain(space: ShownSpace, key: str) -> Any:
     """Where each value of a key came from, and who has it."""
     return await space.state.explain(key)
 
 
 @call
-async def conflicts(space: Space) -> Any:
+async def conflicts(space: ShownSpace) -> Any:
     """Keys with several values, each with all of them."""
     return [_entry(one) for one in await space.state.conflicts(limit=100)]
 
 
 @call
-async def search(space: Space, query: str) -> Any:
+async def search(space: ShownSpace, query: str) -> Any:
     """Entries that speak of some words."""
     return await AsyncSearch(space.state).search(query, limit=30)
 
 
 @writing
-async def write(space: Space, key: str, value: Any, version: str | None) -> Any:
+async def write(space: ShownSpace, key: str, value: Any, version: str | None) -> Any:
     """Write a register as one who has seen ``version``; None: there was nothing."""
     known: dict[str, Any] = {"if_absent": True} if version is None else {"if_version": version}
     return await space.state.set(key, value, **known)
 
 
 @writing
-async def delete(space: Space, key: str, version: str) -> Any:
+async def delete(space: ShownSpace, key: str, version: str) -> Any:
     """Delete a key as one who has seen ``version``."""
     return await space.state.delete(key, if_version=version)
 
 
 @writing
-async def resolve(space: Space, key: str, version: str, **choice: Any) -> Any:
+async def resolve(space: ShownSpace, key: str, version: str, **choice: Any) -> Any:
     """Settle a conflict as one who has seen ``version``: ``take`` the dot of a value, or write a new ``value``."""
     return await space.state.resolve(key, if_version=version, **choice)
 
@@ -217,13 +217,13 @@ async def resolve(space: Space, key: str, version: str, **choice: Any) -> Any:
 
 
 @call
-async def checkpoints(space: Space) -> Any:
+async def checkpoints(space: ShownSpace) -> Any:
     """The names that stand for a past state."""
     return await space.state.checkpoints()
 
 
 @call
-async def diff(space: Space, before: str | int, after: str | int | None = None, start: str | None = None) -> Any:
+async def diff(space: ShownSpace, before: str | int, after: str | int | None = None, start: str | None = None) -> Any:
     """The keys that differ between two points, or between one and now: the first ones after ``start``."""
     points = [moment(one) if isinstance(one, int) else one for one in (before, after) if one is not None]
     found = await space.state.diff(*points, start=start, limit=DIFFERENCES, timeout=DIFF_TIMEOUT_S)
@@ -232,33 +232,33 @@ async def diff(space: Space, before: str | int, after: str | int | None = None, 
 
 
 @writing
-async def checkpoint(space: Space, name: str, note: str = "") -> Any:
+async def checkpoint(space: ShownSpace, name: str, note: str = "") -> Any:
     """Give what there is now a name."""
     return await space.state.checkpoint(name, note=note)
 
 
 @writing
-async def restore(space: Space, point: str | int, prefix: str = "", dry_run: bool = True) -> Any:
+async def restore(space: ShownSpace, point: str | int, prefix: str = "", dry_run: bool = True) -> Any:
     """Make a past state the present one; with ``dry_run`` only say what that would do."""
     when = moment(point) if isinstance(point, int) else point
     return _done(await space.state.restore(when, prefix=prefix, dry_run=dry_run))
 
 
 @writing
-async def undo(space: Space, agent: str, since: str | int, dry_run: bool = True) -> Any:
+async def undo(space: ShownSpace, agent: str, since: str | int, dry_run: bool = True) -> Any:
     """Take back what one agent wrote since then, and nobody has built on."""
     when = moment(since) if isinstance(since, int) else since
     return _done(await space.state.undo(agent, when, dry_run=dry_run))
 
 
 @writing
-async def fork(space: Space, name: str, at: str | None = None) -> Any:
+async def fork(space: ShownSpace, name: str, at: str | None = None) -> Any:
     """Make a space of its own from this one, to try things out in."""
     return await space.state.fork(name, at=at)
 
 
 @writing
-async def merge_space(space: Space, name: str, dry_run: bool = True) -> Any:
+async def merge_space(space: ShownSpace, name: str, dry_run: bool = True) -> Any:
     """Bring back what has changed in a fork."""
     return await space.state.merge_space(name, dry_run=dry_run)
 
@@ -267,7 +267,7 @@ async def merge_space(space: Space, name: str, dry_run: bool = True) -> Any:
 
 
 @call
-async def work(space: Space, tasks_in: str = "tasks/") -> Any:
+async def work(space: ShownSpace, tasks_in: str = "tasks/") -> Any:
     """Who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
     state = space.state
     who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(tasks_in), state.asks())
@@ -276,19 +276,19 @@ async def work(space: Space, tasks_in: str = "tasks/") -> Any:
 
 
 @writing
-async def answer(space: Space, name: str, value: Any, note: str = "") -> Any:
+async def answer(space: ShownSpace, name: str, value: Any, note: str = "") -> Any:
     """Answer a question."""
     await space.state.answer(name, value, note=note)
 
 
 @writing
-async def release(space: Space, key: str, fence: int) -> Any:
+async def release(space: ShownSpace, key: str, fence: int) -> Any:
     """Free a claimed key."""
     return await space.state.release(key, fence=fence)
 
 
 @writing
-async def retry(space: Space, key: str) -> Any:
+async def retry(space: ShownSpace, key: str) -> Any:
     """Put a task that failed back into the queue."""
     return await space.state.retry_task(key)
 
@@ -297,13 +297,13 @@ async def retry(space: Space, key: str) -> Any:
 
 
 @call
-async def sessions(space: Space) -> Any:
+async def sessions(space: ShownSpace) -> Any:
     """The saved sessions of coding agents."""
     return [_saved(one) for one in await AsyncSessions(space.state).ls()]
 
 
 @call
-async def transcript(space: Space, session: str, branch: int = 0, start: int | None = None) -> Any:
+async def transcript(space: ShownSpace, session: str, branch: int = 0, start: int | None = None) -> Any:
     """A part of what was said and done in a session: items from ``start``, by default the newest.
 
     ``branches`` counts the ways in which the session was gone on with; the newest is number 0.
@@ -322,7 +322,7 @@ async def transcript(space: Space, session: str, branch: int = 0, start: int | N
 
 
 @call
-async def item(space: Space, session: str, number: int, branch: int = 0) -> Any:
+async def item(space: ShownSpace, session: str, number: int, branch: int = 0) -> Any:
     """One item of a session, longer than a page of items has it."""
     found = AsyncSessions(space.state)
     ways = await _branches(space, found, await found.get(session))
@@ -330,7 +330,7 @@ async def item(space: Space, session: str, number: int, branch: int = 0) -> Any:
     return _item(items[number], VALUE_CHARS_MAX) if 0 <= number < len(items) else None
 
 
-async def _branches(space: Space, found: AsyncSessions, saved: Saved) -> list[Conversation]:
+async def _branches(space: ShownSpace, found: AsyncSessions, saved: Saved) -> list[Conversation]:
     """The last few that were read are kept: a reader turns pages."""
     version = (saved.id, str([(one.end, one.bytes) for one in saved.files.values()]))
     if version not in space.told:
@@ -342,7 +342,7 @@ async def _branches(space: Space, found: AsyncSessions, saved: Saved) -> list[Co
 
 
 @writing
-async def exclude(space: Space, session: str, turn: int, excluded: bool) -> Any:
+async def exclude(space: ShownSpace, session: str, turn: int, excluded: bool) -> Any:
     """Leave a turn out of what is handed over, or take it in again."""
     found = AsyncSessions(space.state)
     return await (found.exclude if excluded else found.include)(session, str(turn))
@@ -350,7 +350,7 @@ async def exclude(space: Space, session: str, turn: int, excluded: bool) -> Any:
 
 @writing
 async def hand_over(
-    space: Space, session: str, to: str | None = None, at: int | None = None, dry_run: bool = True
+    space: ShownSpace, session: str, to: str | None = None, at: int | None = None, dry_run: bool = True
 ) -> Any:
     """Make a new session on this machine: of another agent, or (a branch) of the same one, up to the turn ``at``."""
     found = AsyncSessions(space.state)
@@ -361,13 +361,13 @@ async def hand_over(
 
 
 @call
-async def views(space: Space) -> Any:
+async def views(space: ShownSpace) -> Any:
     """The names of the views that are defined."""
     return await AsyncViews(space.state).names()
 
 
 @call
-async def view(space: Space, name: str = "", prefix: str = "", budget: int = 4000, query: str = "") -> Any:
+async def view(space: ShownSpace, name: str = "", prefix: str = "", budget: int = 4000, query: str = "") -> Any:
     """What a view hands to an agent, with what each key takes of it, and the keys that it left out."""
     found = AsyncViews(space.state)
     told = await (found.named(name) if name else found.view([prefix], budget_tokens=budget, query=query or None))

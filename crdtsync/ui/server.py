@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from crdtsync import AsyncClient
 from crdtsync.errors import CrdtSyncError, InvalidRequest
 from crdtsync.loopback import is_loopback, listening
-from crdtsync.ui.calls import CALLS, Doctor, Space
+from crdtsync.ui.calls import CALLS, Doctor, ShownSpace
 from crdtsync.ui.guard import Doorkeeper, Guard
 from crdtsync.ui.live import Live
 from crdtsync.ui.plain import number, plain
@@ -43,7 +43,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PageOptions:
     """How the page was started. ``certificate`` and ``private_key`` are files (PEM); without them it listens on
     loopback only. ``doctor`` looks this host over.
     """
@@ -56,7 +56,7 @@ class Options:
     doctor: Doctor | None = None
 
 
-async def serve(client: AsyncClient, options: Options, ready: Callable[[str], None]) -> None:
+async def serve(client: AsyncClient, options: PageOptions, ready: Callable[[str], None]) -> None:
     """Serve the page until it is told to end; ``ready`` gets each address that lets one browser in.
 
     Raises :class:`~crdtsync.errors.InvalidRequest` for an address beyond loopback without a certificate, for one that
@@ -81,12 +81,12 @@ async def serve(client: AsyncClient, options: Options, ready: Callable[[str], No
 class Page:
     """The page's files, its calls, and its news."""
 
-    def __init__(self, client: AsyncClient, keeper: Doorkeeper, options: Options, *, cookie: str) -> None:
+    def __init__(self, client: AsyncClient, keeper: Doorkeeper, options: PageOptions, *, cookie: str) -> None:
         self.cookie = cookie
         self._client = client
         self._keeper = keeper
         self._options = options
-        self._spaces: dict[str | None, tuple[Space, Live]] = {}
+        self._spaces: dict[str | None, tuple[ShownSpace, Live]] = {}
 
     def app(self) -> Starlette:
         """What answers a browser that :class:`~crdtsync.ui.guard.Guard` has let through."""
@@ -147,11 +147,11 @@ class Page:
         kind = blob.media_type if is_picture else "application/octet-stream"
         return StreamingResponse(parts(), media_type=kind, headers=headers)
 
-    def _space(self, name: str | None) -> tuple[Space, Live]:
+    def _space(self, name: str | None) -> tuple[ShownSpace, Live]:
         if name not in self._spaces:
             if len(self._spaces) >= SPACES_MAX:
                 self._spaces.clear()
-            space = Space(self._client, name, self._options.doctor)
+            space = ShownSpace(self._client, name, self._options.doctor)
             self._spaces[name] = space, Live(space.state)
         return self._spaces[name]
 
@@ -187,7 +187,7 @@ def _error(status: int, code: str, message: str) -> Response:
     return JSONResponse({"error": {"code": code, "message": message}}, status)
 
 
-def _listening(options: Options) -> socket.socket:
+def _listening(options: PageOptions) -> socket.socket:
     host = options.host
     if (options.certificate is None) != (options.private_key is None):
         raise InvalidRequest("a certificate goes with its key: give both --certificate and --private-key")

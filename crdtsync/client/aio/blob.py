@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from crdtsync.client.aio.methods.blobs import AsyncBlobMethods
     from crdtsync.client.operations.keys import Operations
-    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.values.results import Entry
 
 
@@ -44,7 +44,7 @@ class AsyncBlob:
         self._upload = manifest.upload
         self._position = 0
         self._part: tuple[int, bytes] | None = None
-        self._ahead: tuple[int, Call[bytes]] | None = None  # the part that was asked for, and is not needed yet
+        self._ahead: tuple[int, Exchange[bytes]] | None = None  # the part that was asked for, and is not needed yet
         self._hash = sha256()
         self._hashed = 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from crdtsync.causality import covers
 from crdtsync.client.mirror.held_values import Held, held_from_wire
-from crdtsync.client.mirror.view import Holding, Reads, View
+from crdtsync.client.mirror.view import Holding, MirrorView, Reads
 from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.streams.resume import Standing
@@ -47,7 +47,7 @@ LOOK_AGAIN_S = 10.0
 _WATCH_ID = HELLO_ID + 1
 
 
-class MirrorState(View):
+class MirrorState(MirrorView):
     """What a mirror shows, over all its connections. One thread feeds it, any may read it."""
 
     __hash__ = object.__hash__  # it equals a dict with the same content, but is itself no value
@@ -116,10 +116,10 @@ class MirrorState(View):
         """Why it has ended; None: it has not. While its daemon is away it goes on showing what it has."""
         return self._error
 
-    def snapshot(self) -> View:
+    def snapshot(self) -> MirrorView:
         """All keys as they are now, with the token of this moment; it stays as it is."""
         with self._publishing:
-            return View(self._holding.copy(), self._token, self._reads)
+            return MirrorView(self._holding.copy(), self._token, self._reads)
 
     def _copied(self) -> Holding:
         return self._holding.copy()  # at once: nothing else runs in between

@@ -48,7 +48,7 @@ class Reads:
                     memory.read_elsewhere(key, version)
 
 
-class View(Mapping[str, Any]):
+class MirrorView(Mapping[str, Any]):
     """Keys and values at one moment, which :attr:`token` names.
 
     What it hands out is shared by all who ask: to change a value, copy it first. To read is to have seen: a write by
@@ -122,7 +122,7 @@ class View(Mapping[str, Any]):
         """The values of one moment, in the order of their keys."""
         return ValuesView(self.snapshot())
 
-    def snapshot(self) -> View:
+    def snapshot(self) -> MirrorView:
         """All keys as they are now, with the token of this moment; it stays as it is."""
         return self
 

@@ -4,7 +4,7 @@ A *plan* is a generator that yields what it needs done (a request, a pause, a ru
 the outcome back; what it returns is the operation's result. It owns no socket, no clock and no thread, so both
 clients run the same plans. The steps are in ``crdtsync.client.protocol.steps``.
 
-Example: ``get`` yields one ``Call("get", {"key": …})``. The reply is a value with a version; the plan gives the
+Example: ``get`` yields one ``Exchange("get", {"key": …})``. The reply is a value with a version; the plan gives the
 version to the session's memory and returns the value.
 
 Open first: :class:`~crdtsync.client.operations.keys.Operations`, the plans of one session.

@@ -22,7 +22,7 @@ from crdtsync.wire.codec import pack
 if TYPE_CHECKING:
     from typing import Self
 
-    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.session.request_context import Arguments, Context, Seen
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry
@@ -33,7 +33,7 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Where the bytes of a blob come from: bytes, the path of a file, or a file object that gives bytes."""
 
 
-class Part(NamedTuple):
+class BlobPart(NamedTuple):
     """One part: its number and its bytes."""
 
     number: int
@@ -44,13 +44,13 @@ class Part(NamedTuple):
         return self.number < len(hashes) and hashes[self.number] == value_hash(pack(self.data))
 
 
-def parts_at(place: int, data: bytes) -> list[Part]:
+def parts_at(place: int, data: bytes) -> list[BlobPart]:
     """The parts in ``data``, which begins at a ``place`` where one does."""
     starts = range(0, len(data), PART_BYTES)
-    return [Part((place + start) // PART_BYTES, data[start : start + PART_BYTES]) for start in starts]
+    return [BlobPart((place + start) // PART_BYTES, data[start : start + PART_BYTES]) for start in starts]
 
 
-class Reading:
+class BlobReading:
     """A source that is being read. ``total`` is its length in bytes, None if that is not known before the end."""
 
     def __init__(self, source: Source) -> None:
@@ -86,13 +86,13 @@ class Reading:
         self.total = size
         return found.hexdigest()
 
-    def portion(self) -> list[Part]:
+    def portion(self) -> list[BlobPart]:
         """The next parts; none at the end."""
-        parts: list[Part] = []
+        parts: list[BlobPart] = []
         while len(parts) < PARTS_AT_ONCE and (data := self._next()):
             self._hash.update(data)
             self.done += len(data)
-            parts.append(Part(self._count, data))
+            parts.append(BlobPart(self._count, data))
             self._count += 1
         return parts
 
@@ -120,7 +120,7 @@ def _bytes(data: object) -> bytes:
     return bytes(data)
 
 
-def unfinished(context: Context, key: str, digest: str, timeout_s: float) -> Call[tuple[str, list[bytes]]]:
+def unfinished(context: Context, key: str, digest: str, timeout_s: float) -> Exchange[tuple[str, list[bytes]]]:
     """An upload of these bytes that was cut off, or a new one: its name, and the hashes of the parts that are there."""
 
     def learn(reply: Any) -> tuple[str, list[bytes]]:
@@ -134,7 +134,7 @@ def new_upload(digest: str | None) -> str:
     return upload_name(digest, os.urandom(4))
 
 
-def write_parts(context: Context, key: str, upload: str, parts: list[Part]) -> Write[None]:
+def write_parts(context: Context, key: str, upload: str, parts: list[BlobPart]) -> Write[None]:
     """Store some parts, as one change."""
     ops = [("blob_write", {"key": key, "upload": upload, "part": part.number, "value": part.data}) for part in parts]
     return Write(context, "batch", {"ops": ops}, lambda _reply, _token, _: None)
@@ -164,7 +164,7 @@ def set_blob(
     return Write(context, "blob_set", arguments, learn, waits=waits)
 
 
-def read_part(context: Context, key: str, upload: str, number: int) -> Call[bytes]:
+def read_part(context: Context, key: str, upload: str, number: int) -> Exchange[bytes]:
     """One part."""
     arguments: Arguments = {"key": key, "upload": upload, "part": number}
     return context.call("blob_read", arguments, lambda reply: bytes(reply["value"]))

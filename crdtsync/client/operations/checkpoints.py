@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.session.request_context import Arguments, Context
 
 CHECKPOINT, POLICY = "checkpoint_set", "checkpoint_policy"
@@ -118,7 +118,7 @@ def delete(context: Context, operation: str, name: str) -> Write[bool]:
     return Write(context, operation, arguments, lambda reply, _token, _: bool(reply["existed"]))
 
 
-def checkpoints(context: Context, timeout_s: float) -> Call[Listing[Checkpoint]]:
+def checkpoints(context: Context, timeout_s: float) -> Exchange[Listing[Checkpoint]]:
     """All of them."""
 
     def learn(reply: Any) -> Listing[Checkpoint]:
@@ -134,7 +134,7 @@ def _from_wire(fields: dict[str, Any]) -> Checkpoint:
     return Checkpoint(**known, time=moment(fields.get("time")), ttl=ttl_s, versions=fields.get("versions") or {})
 
 
-def policies(context: Context, timeout_s: float) -> Call[list[CheckpointPolicy]]:
+def policies(context: Context, timeout_s: float) -> Exchange[list[CheckpointPolicy]]:
     """All of them, by name."""
 
     def learn(reply: Any) -> list[CheckpointPolicy]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.operations import writes
 from crdtsync.client.operations.listings import PAGE_ITEMS_MAX, Listings
 from crdtsync.client.protocol.backoff import random_up_to
-from crdtsync.client.protocol.steps import Call, Compute, Pause, Steps
+from crdtsync.client.protocol.steps import Compute, Exchange, Pause, Steps
 from crdtsync.client.session.request_context import Arguments, WriteConcern
 from crdtsync.client.values.durations import milliseconds
 from crdtsync.client.values.listing import Listing, check_count
@@ -122,7 +122,7 @@ class Operations(Listings):
             start = found[-1].name
         return found
 
-    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Call[int]:
+    def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Exchange[int]:
         """Until this node holds a token, or ``w`` nodes do."""
         arguments: Arguments = {"token": token, "timeout": milliseconds(timeout_s)}
         if w is not None:

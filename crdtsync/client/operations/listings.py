@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.client.operations import writes
-from crdtsync.client.protocol.steps import Call, Steps
+from crdtsync.client.protocol.steps import Exchange, Steps
 from crdtsync.client.session.request_context import Arguments, Context, Write, WriteConcern
 from crdtsync.client.values.encoding import encode, plain
 from crdtsync.client.values.listing import Listing, check_count
@@ -52,7 +52,7 @@ class Selection(NamedTuple):
 class Listings(Context):
     """The part of a session's plans that reads keys as wholes."""
 
-    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Call[Any]:
+    def get(self, key: str, default: Any, after: str | None, timeout_s: float) -> Exchange[Any]:
         """The winner's value."""
 
         def learn(reply: Any) -> Any:
@@ -64,7 +64,7 @@ class Listings(Context):
 
         return self.read_call("get", {"key": key}, after, timeout_s, learn)
 
-    def entry(self, key: str, after: str | None, timeout_s: float) -> Call[Entry | None]:
+    def entry(self, key: str, after: str | None, timeout_s: float) -> Exchange[Entry | None]:
         """The winner with all that is known of it, and its siblings."""
         return self.read_call("entry", {"key": key}, after, timeout_s, lambda reply: self.learn_entry(key, reply))
 

@@ -13,7 +13,7 @@ from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.session.request_context import Arguments, Context
     from crdtsync.client.values.results import Purge, Schema
 
@@ -63,7 +63,7 @@ def _history(history: bool | int | timedelta) -> object:
     return cap
 
 
-def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Call[Listing[Schema]]:
+def schemas(context: Context, choice: Arguments, after: str | None, timeout_s: float) -> Exchange[Listing[Schema]]:
     """The schemas of a space; ``choice``: that of a ``pattern``, or the one that applies to a ``key``."""
     from crdtsync.client.values.results import schema_from_wire
 
@@ -82,7 +82,7 @@ def purge(context: Context, pattern: str) -> Write[Written]:
     return Write(context, "purge", {"pattern": pattern}, learn)
 
 
-def purges(context: Context, pattern: str | None, after: str | None, timeout_s: float) -> Call[Listing[Purge]]:
+def purges(context: Context, pattern: str | None, after: str | None, timeout_s: float) -> Exchange[Listing[Purge]]:
     """The purges of a space, or that of a pattern."""
     from crdtsync.client.values.results import purge_from_wire
 

@@ -11,7 +11,7 @@ it answers. So the client reads its own writes wherever it is.
 Modules:
 
 - ``frames``: frames out, messages in, as docs/reference/agent-protocol.md says
-- ``steps``: the steps of plans: call, pause, compute
+- ``steps``: the steps of plans: exchange, pause, compute
 - ``in_flight``: requests that have no answer yet
 - ``seen_point``: what a client has seen and done, as one causal point for each space
 - ``address``: which socket, which space, which agent: from arguments and the environment

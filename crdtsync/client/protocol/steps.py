@@ -1,13 +1,13 @@
 """Operations as plans, shared by both clients: one request, or a generator that yields what it needs done and gets the
 outcome back.
 
-A ``get`` is one request, so its plan is a :class:`Call`: what to send, and what the reply means. An ``update`` takes
-several steps, so its plan is a generator. It yields Calls, a :class:`Pause`, or a :class:`Compute` (the caller's own
-function), and what it returns is the operation's result. The client that runs a plan owns the socket, the clock and the
-threads.
+A ``get`` is one request, so its plan is an :class:`Exchange`: what to send, and what the reply means. An ``update``
+takes several steps, so its plan is a generator. It yields Exchanges, a :class:`Pause`, or a :class:`Compute` (the
+caller's own function), and what it returns is the operation's result. The client that runs a plan owns the socket, the
+clock and the threads.
 
-To send a generator through its steps costs as much as all else about a request (measured: 3 of 6 µs), so a Call is run
-without one.
+To send a generator through its steps costs as much as all else about a request (measured: 3 of 6 µs), so an Exchange is
+run without one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Author(Protocol):
         """A request with these arguments failed."""
 
 
-class Call(Pending, Generic[T]):
+class Exchange(Pending, Generic[T]):
     """A request to the daemon, and what its reply means: a plan by itself, or a step of one.
 
     ``learn`` makes of the reply what the caller gets; without it that is the reply.
@@ -106,10 +106,10 @@ class Compute:
         self.argument = argument
 
 
-Step = Call[Any] | Pause | Compute
+Step = Exchange[Any] | Pause | Compute
 Steps = Generator[Step, Any, T]
-"""What is sent in depends on the step: what a Call made of its reply, or what the caller's function returned."""
-Plan = Call[T] | Steps[T]
+"""What is sent in depends on the step: what an Exchange made of its reply, or what the caller's function returned."""
+Plan = Exchange[T] | Steps[T]
 
 
 def limit_s(timeout: Seconds | None, default_s: float) -> float:
@@ -117,7 +117,7 @@ def limit_s(timeout: Seconds | None, default_s: float) -> float:
     return default_s if timeout is None else seconds(timeout, "timeout")
 
 
-def unfit(call: Call[Any], missing: KeyError) -> InvalidEncoding:
+def unfit(call: Exchange[Any], missing: KeyError) -> InvalidEncoding:
     """The error for a reply without a field that its plan looked for."""
     return InvalidEncoding(
         f"the daemon's answer to {call.operation!r} has no {missing}: bring client and daemon to versions that fit"

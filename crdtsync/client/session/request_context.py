@@ -7,7 +7,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from crdtsync.client.protocol.seen_point import Horizon
-from crdtsync.client.protocol.steps import Call
+from crdtsync.client.protocol.steps import Exchange
 from crdtsync.client.session.causes import with_causes
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO, ReadMemory
 from crdtsync.client.session.unanswered import Place, Unanswered, numbers_of
@@ -72,11 +72,11 @@ class Context:
 
     def call(
         self, operation: str, arguments: Arguments, learn: Callable[[Any], T] | None = None, *, waits: bool = False
-    ) -> Call[T]:
+    ) -> Exchange[T]:
         """A request under this session's agent and space."""
         if self._overrides:
             arguments.update(self._overrides)
-        return Call(self, operation, arguments, learn, waits=waits)
+        return Exchange(self, operation, arguments, learn, waits=waits)
 
     def read_call(
         self,
@@ -85,7 +85,7 @@ class Context:
         after: str | None,
         timeout_s: float,
         learn: Callable[[Any], T] | None = None,
-    ) -> Call[T]:
+    ) -> Exchange[T]:
         """A read, which waits until the daemon holds ``after``."""
         self.token_written = None
         if after is not None:
@@ -93,7 +93,7 @@ class Context:
             arguments["timeout"] = milliseconds(timeout_s)
         if self._overrides:
             arguments.update(self._overrides)
-        return Call(self, operation, arguments, learn, waits=after is not None)
+        return Exchange(self, operation, arguments, learn, waits=after is not None)
 
     def send(self, write: Write[T], w: WriteConcern, timeout_s: float) -> Write[T]:
         """The same write, as a request of its own."""
@@ -236,7 +236,7 @@ class Context:
             self.memory.wrote(key, version, as_read=as_read)
 
 
-class Write(Call[T]):
+class Write(Exchange[T]):
     """One write: sent alone, or in a batch.
 
     ``learn`` makes of its reply, its token and whether it was part of a batch what the caller gets; the session

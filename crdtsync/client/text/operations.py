@@ -17,10 +17,10 @@ from crdtsync.errors import InvalidRequest, Refused, StaleRead
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from crdtsync.client.protocol.steps import Call, Steps
+    from crdtsync.client.protocol.steps import Exchange, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
     from crdtsync.client.text.replica import Replica
-    from crdtsync.client.text.tree import Path, Tree
+    from crdtsync.client.text.tree import DocumentTree, Path
     from crdtsync.client.values.results import TextUpdate
 
 _PAGE_ITEMS_MAX = 1000
@@ -109,17 +109,17 @@ class TextOperations:
             _tell_of_one_edit(refusal)
             raise
 
-    def state(self, key: str) -> Call[TextUpdate | None]:
+    def state(self, key: str) -> Exchange[TextUpdate | None]:
         """All of the text as one update; no replica is touched."""
         return self._context.call("text_read", {"key": key}, _whole)
 
-    def document(self, key: str) -> Call[str | None]:
+    def document(self, key: str) -> Exchange[str | None]:
         """The name of the document that the text lives in now; None if there is no text."""
         return self._context.call(
             "text_updates", {"key": key, "limit": 1}, lambda reply: reply["document"] if reply else None
         )
 
-    def updates(self, key: str, after: str | None) -> Call[tuple[list[TextUpdate], bool]]:
+    def updates(self, key: str, after: str | None) -> Exchange[tuple[list[TextUpdate], bool]]:
         """A page of edits that ``after`` does not cover, and whether there are more."""
         arguments: Arguments = {"key": key, "limit": _PAGE_ITEMS_MAX}
         if after is not None:
@@ -169,18 +169,18 @@ class TextOperations:
         """Take out what stands at a path of it."""
         return (yield from self._edit_tree(key, lambda tree: tree.delete(path), w, timeout_s, condition))
 
-    def _tree(self, key: str, after: str | None, timeout_s: float) -> Steps[tuple[Tree, str | None]]:
+    def _tree(self, key: str, after: str | None, timeout_s: float) -> Steps[tuple[DocumentTree, str | None]]:
         """The document's map, and the document's name; of what is not there, an empty one and None."""
-        from crdtsync.client.text.tree import Tree
+        from crdtsync.client.text.tree import DocumentTree
 
         reply: Any = yield self._context.read_call("text_read", {"key": key}, after, timeout_s)
         if reply is None:
-            return Tree(None), None
+            return DocumentTree(None), None
         self._context.memory.read(key, reply["version"])
-        return Tree(reply["update"]), reply["document"]
+        return DocumentTree(reply["update"]), reply["document"]
 
     def _edit_tree(
-        self, key: str, edit: Callable[[Tree], None], w: WriteConcern, timeout_s: float, condition: Condition
+        self, key: str, edit: Callable[[DocumentTree], None], w: WriteConcern, timeout_s: float, condition: Condition
     ) -> Steps[Written]:
         from crdtsync.client.text.replica import NO_CHANGE
 

@@ -9,7 +9,7 @@ from crdtsync.client.session.request_context import Write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.client.protocol.steps import Call
+    from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.session.request_context import Arguments, Context
     from crdtsync.client.text.update_queue import Segment
 
@@ -26,7 +26,7 @@ class Fetched(NamedTuple):
     """Of that moment."""
 
 
-def fetch(context: Context, key: str, document: str | None, state: bytes) -> Call[Fetched]:
+def fetch(context: Context, key: str, document: str | None, state: bytes) -> Exchange[Fetched]:
     """The text's document, and what a replica of ``document`` in ``state`` lacks, or the whole of another one."""
     arguments: Arguments = {"key": key}
     if document is not None:

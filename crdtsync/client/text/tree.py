@@ -34,7 +34,7 @@ Path = str | Sequence[str | int]
 _ABSENT = object()
 
 
-class Tree:
+class DocumentTree:
     """The map of one document, as it was fetched."""
 
     def __init__(self, update: bytes | None) -> None:
@@ -53,7 +53,7 @@ class Tree:
                 return default
         return _plain(node)
 
-    def edited(self, edit: Callable[[Tree], None]) -> bytes | None:
+    def edited(self, edit: Callable[[DocumentTree], None]) -> bytes | None:
         """The Yjs update of an edit; None if it changes nothing."""
         updates: list[bytes] = []
 

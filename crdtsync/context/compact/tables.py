@@ -40,7 +40,7 @@ _ALIKE = 0.5  # of the fields in the table, a record has at least this share
 
 
 @dataclass(slots=True)
-class Column:
+class _Column:
     """One field of the records, flattened: its cells as text, None where a record lacks it."""
 
     name: str
@@ -52,7 +52,7 @@ def as_table(records: list[dict[str, Any]], shown: list[int]) -> tuple[list[str]
     """The lines of a table of ``records``, of which only the rows ``shown`` are written; and what was done."""
     flat = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for record in flat for name in record))
-    columns = [Column(name, [cell(record[name]) if name in record else None for record in flat]) for name in names]
+    columns = [_Column(name, [cell(record[name]) if name in record else None for record in flat]) for name in names]
     transforms, notes, kept = ["table"], [f"{len(records):,} rows"], []
     for column in columns:
         done = _constant(column) or _counted(column)
@@ -120,7 +120,7 @@ def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _rows(columns: list[Column], shown: list[int]) -> list[str]:
+def _rows(columns: list[_Column], shown: list[int]) -> list[str]:
     lines, last = [], -1
     for row in shown:
         if row - last > 1:
@@ -135,7 +135,7 @@ def _gap(rows: int) -> str:
     return f"[… {rows:,} rows left out]"
 
 
-def _constant(column: Column) -> str:
+def _constant(column: _Column) -> str:
     first = column.cells[0]
     if first is None or len(set(column.cells)) > 1:
         return ""
@@ -143,7 +143,7 @@ def _constant(column: Column) -> str:
     return "common values once"
 
 
-def _counted(column: Column) -> str:
+def _counted(column: _Column) -> str:
     """A column of whole numbers, each one more than the one before."""
     first = column.cells[0]
     if first is None or not re.fullmatch(r"-?\d{1,15}", first):
@@ -155,7 +155,7 @@ def _counted(column: Column) -> str:
     return "counting column"
 
 
-def _prefixed(column: Column) -> str:
+def _prefixed(column: _Column) -> str:
     texts = [text for text in column.cells if text is not None and text != "~"]
     if len(texts) < len(column.cells) or any(text[0] in '"[{' for text in texts):
         return ""
@@ -176,7 +176,7 @@ def _at_border(prefix: str, texts: list[str]) -> str:
     return prefix
 
 
-def _lettered(column: Column) -> str:
+def _lettered(column: _Column) -> str:
     """A column whose cells, or the elements of its lists, repeat: those get letters."""
     whole = [text for text in column.cells if text is not None]
     counted = Counter(part for text in whole for part in _parts(text) if len(part) >= _LETTERED_MIN)

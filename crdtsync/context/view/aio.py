@@ -16,7 +16,7 @@ from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
 from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_alarm
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
-from crdtsync.context.view.held import Held, HeldViews, chars_of
+from crdtsync.context.view.held import HeldView, HeldViews, chars_of
 from crdtsync.context.view.items import Item, items_of
 from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
 from crdtsync.errors import CrdtSyncError, InvalidRequest, VersionMismatch
@@ -225,7 +225,7 @@ class AsyncViews:
             held.shown = (version, made)
         return replace(held.shown[1], token=held.token)
 
-    async def _caught_up(self, definition: Definition) -> Held:
+    async def _caught_up(self, definition: Definition) -> HeldView:
         held, rules, changes = self._held.get(definition), None, None
         with suppress(CrdtSyncError):  # the space was dropped meanwhile, say: a listing tells the caller
             rules = (await self._client.access_list())["rules"]
@@ -234,7 +234,7 @@ class AsyncViews:
         if held is None or changes is None or changes.is_all:
             found, token = await self._all(definition)
             items = await self._items(definition, found)
-            held = Held({item.key: item for item in items}, token, chars_of(items), rules)
+            held = HeldView({item.key: item for item in items}, token, chars_of(items), rules)
         else:
             found = await self._changed(definition, changes)
             lost = {*changes.gone, *changes.changed} - found.keys()

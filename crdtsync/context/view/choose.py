@@ -35,7 +35,7 @@ _WORTH = 24  # tokens: with less room an item is left out
 _TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
 
 
-class Part(NamedTuple):
+class ViewPart(NamedTuple):
     """What one key takes of a view, with its head, in tokens; ``is_whole``: not shortened."""
 
     key: str
@@ -59,7 +59,7 @@ class View:
     left_out: tuple[str, ...]
     token: str | None
     gone: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ViewPart, ...] = ()
     source_tokens: int = 0
 
 
@@ -138,7 +138,7 @@ def choose(
         tuple([item.key for item in items if item.key not in shown]),
         token,
         gone,
-        tuple(Part(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken)),
+        tuple(ViewPart(one.item.key, spent[one.item], one.is_whole) for one in _placed(taken)),
         sum([costs[item][0] for item in order]),
     )
 

@@ -21,7 +21,7 @@ CHARS_MAX = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Held:
+class HeldView:
     """The items of one view at ``token``, and what was found out about them. ``chars``: what they take; ``rules``: by
     which they were read, under others they may be none of this agent's business; ``shown``: the view that came of them,
     with the version of the summary in it.
@@ -34,7 +34,7 @@ class Held:
     known: Known = field(default_factory=Known)
     shown: tuple[str | None, View] | None = None
 
-    def after(self, changed: Iterable[Item], gone: Iterable[str], token: str) -> Held:
+    def after(self, changed: Iterable[Item], gone: Iterable[str], token: str) -> HeldView:
         """The same, later. This one stays as it is: others may still be looking at it."""
         changed, lost = list(changed), set(gone) & self.items.keys()
         if not changed and not lost:
@@ -42,7 +42,7 @@ class Held:
         items = dict(self.items)
         old = [items.pop(key) for key in lost] + [items[item.key] for item in changed if item.key in items]
         items |= {item.key: item for item in changed}
-        return Held(items, token, self.chars + chars_of(changed) - chars_of(old), self.rules, self.known)
+        return HeldView(items, token, self.chars + chars_of(changed) - chars_of(old), self.rules, self.known)
 
 
 def chars_of(items: Iterable[Item]) -> int:
@@ -54,13 +54,13 @@ class HeldViews:
     """The views of one client, the one that was asked for last at the end."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Definition, Held] = OrderedDict()
+        self._held: OrderedDict[Definition, HeldView] = OrderedDict()
 
-    def get(self, definition: Definition) -> Held | None:
+    def get(self, definition: Definition) -> HeldView | None:
         """What is kept of a view; None if nothing is."""
         return self._held.get(definition)
 
-    def keep(self, definition: Definition, held: Held) -> None:
+    def keep(self, definition: Definition, held: HeldView) -> None:
         """Keep it, in the place of what was kept of that view; what was not asked for lately goes."""
         self._held.pop(definition, None)
         self._held[definition] = held

@@ -20,7 +20,7 @@ _NAME_MAX = 64  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class McpClient:
     """One MCP client. ``user`` and ``project`` are its files, below the home and below the project's directory.
 
     ``home_variable`` names a variable that, if set, stands for the directory of the ``user`` file. ``section`` is where
@@ -76,21 +76,21 @@ class Client:
 
 
 CLIENTS = (
-    Client(
+    McpClient(
         "claude-code", "Claude Code", ".claude.json", ".mcp.json", home_variable="CLAUDE_CONFIG_DIR", has_type=True,
         own_name="claude-code", hooks=".claude/settings.json",
     ),
-    Client(
+    McpClient(
         "codex", "Codex", ".codex/config.toml", section="mcp_servers", home_variable="CODEX_HOME",
         own_name="codex-mcp-client", hooks=".codex/hooks.json",
     ),
-    Client("cursor", "Cursor", ".cursor/mcp.json", ".cursor/mcp.json"),
-    Client(
+    McpClient("cursor", "Cursor", ".cursor/mcp.json", ".cursor/mcp.json"),
+    McpClient(
         "vscode", "VS Code", ".config/Code/User/mcp.json", ".vscode/mcp.json", section="servers", has_type=True,
         mac="Library/Application Support/Code/User/mcp.json",
     ),
-    Client("gemini", "Gemini CLI", ".gemini/settings.json", ".gemini/settings.json"),
-    Client(
+    McpClient("gemini", "Gemini CLI", ".gemini/settings.json", ".gemini/settings.json"),
+    McpClient(
         "claude-desktop", "Claude Desktop", ".config/Claude/claude_desktop_config.json",
         mac="Library/Application Support/Claude/claude_desktop_config.json",
     ),
@@ -107,7 +107,7 @@ def agent_name(own_name: str, directory: str) -> str:
     return name.strip("-")[:_NAME_MAX] or "mcp"
 
 
-def client(name: str) -> Client:
+def client(name: str) -> McpClient:
     """The client of that name; :class:`~crdtsync.errors.InvalidRequest` if none is known."""
     for one in CLIENTS:
         if one.name == name:
@@ -115,6 +115,6 @@ def client(name: str) -> Client:
     raise InvalidRequest(f"no client is called {name!r}: there are {', '.join(one.name for one in CLIENTS)}")
 
 
-def found(home: Path | None = None) -> list[Client]:
+def found(home: Path | None = None) -> list[McpClient]:
     """The clients that are used on this machine."""
     return [one for one in CLIENTS if one.is_there(home or Path.home(), os.environ)]

@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(slots=True)
-class Member:
+class MemberPlace:
     """One member of an object: its name, where it begins, and where its value begins and ends. Of a list, an element,
     whose name is its number.
     """
@@ -42,9 +42,9 @@ class Place:
     end: int
     is_object: bool = False
     is_list: bool = False
-    members: list[Member] = field(default_factory=list)
+    members: list[MemberPlace] = field(default_factory=list)
 
-    def member(self, name: str) -> Member | None:
+    def member(self, name: str) -> MemberPlace | None:
         """The last member of that name, which is the one that counts."""
         return next((one for one in reversed(self.members) if one.name == name), None)
 
@@ -183,7 +183,7 @@ def _place(plain: str, start: int) -> Place:
             name, end = _decoded(plain, at)
             value = _skip(plain, plain.index(":", end) + 1)
         _, end = _decoded(plain, value)
-        place.members.append(Member(name, at, value, end))
+        place.members.append(MemberPlace(name, at, value, end))
         at = _skip(plain, end)
         at = _skip(plain, at + 1) if plain[at] == "," else at
     return place

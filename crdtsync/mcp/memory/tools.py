@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from crdtsync.mcp.answers import plain
 from crdtsync.mcp.memory import graph
 from crdtsync.mcp.memory.graph import Entity, Graph, Relation
-from crdtsync.mcp.session import Sessions
+from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
 
@@ -62,7 +62,7 @@ class Success(TypedDict):
     message: str
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
 
     async def create_entities(ctx: Context, entities: list[Entity]) -> Annotated[CallToolResult, Entities]:

@@ -17,7 +17,7 @@ from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncLease
 from crdtsync.errors import ClaimHeld, InvalidRequest
 from crdtsync.mcp.answers import answer
-from crdtsync.mcp.session import ALONE_S, Sessions
+from crdtsync.mcp.session import ALONE_S, Callers
 from crdtsync.mcp.tools.table import Tool
 
 _CLAIMS_MAX = 100
@@ -36,7 +36,7 @@ class Remembered(TypedDict):
     memories: list[dict[str, Any]]
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
     leases: dict[tuple[AsyncSession, str], AsyncLease] = {}
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession, Event
 from crdtsync.mcp.answers import answer, moment, short
-from crdtsync.mcp.session import Sessions
+from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
 Wait = Annotated[float, Field(ge=0, le=600)]
@@ -21,14 +21,14 @@ _EVENTS_MAX = 50
 _TOGETHER_S = 0.05  # what comes so soon after the first change is told with it
 
 
-class Changes(TypedDict):
+class ChangesShown(TypedDict):
     """What changed, and the point up to which that was told."""
 
     changes: list[dict[str, object]]
     token: str | None
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tool of this module, for the callers of ``sessions``."""
 
     async def wait_for_change(
@@ -36,7 +36,7 @@ def tools(sessions: Sessions) -> list[Tool]:
         prefix: str = "",
         after: Annotated[str | None, Field(description="The token of an earlier answer; none: from now on.")] = None,
         timeout_s: Wait = 50,
-    ) -> Annotated[CallToolResult, Changes]:
+    ) -> Annotated[CallToolResult, ChangesShown]:
         """Wait until another agent changes a key that begins with a prefix, and tell what it did."""
         session = sessions.of(ctx)
         token = after or (await session.keys(prefix, limit=1)).token

@@ -15,7 +15,7 @@ from crdtsync.context.view.render import in_a_line
 from crdtsync.coordination import AsyncPresence, Present
 from crdtsync.errors import Timeout
 from crdtsync.mcp.answers import answer, short
-from crdtsync.mcp.session import Sessions
+from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
@@ -35,7 +35,7 @@ class Here(TypedDict):
     agents: list[dict[str, Any]]
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
     cards: dict[AsyncSession, AsyncPresence] = {}
 

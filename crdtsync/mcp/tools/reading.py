@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from crdtsync.context import AsyncSearch
 from crdtsync.context.view.render import in_a_line
 from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, moment, short, within
-from crdtsync.mcp.session import Sessions
+from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
 _CONFLICTS_MAX = 50
@@ -32,7 +32,7 @@ class ViewShown(TypedDict):
     token: str | None
 
 
-class Past(TypedDict):
+class PastShown(TypedDict):
     """What a key held, the newest first."""
 
     values: list[dict[str, Any]]
@@ -46,7 +46,7 @@ def point_of(text: str) -> str | datetime:
         return text if text.startswith(("checkpoint:", "c1.")) else f"checkpoint:{text}"
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
     model = sessions.options.model
 
@@ -109,7 +109,7 @@ def tools(sessions: Sessions) -> list[Tool]:
 
     async def history(
         ctx: Context, key: str, last: Annotated[int, Field(ge=1, le=100)] = 10
-    ) -> Annotated[CallToolResult, Past]:
+    ) -> Annotated[CallToolResult, PastShown]:
         """Show what a key held before, who wrote it, and what became of it."""
         session = sessions.of(ctx)
         past = await session.history(key, last=last)

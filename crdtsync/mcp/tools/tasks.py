@@ -20,7 +20,7 @@ from crdtsync.client import AsyncSession, Entry
 from crdtsync.coordination import AsyncJob, AsyncWorker
 from crdtsync.errors import InvalidRequest
 from crdtsync.mcp.answers import Done, answer, within
-from crdtsync.mcp.session import ALONE_S, Sessions
+from crdtsync.mcp.session import ALONE_S, Callers
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
@@ -38,7 +38,7 @@ class Taken(TypedDict):
     attempt: int
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
     hands = _Hands()
 

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.client import AsyncSession
 from crdtsync.mcp.answers import Done, WrittenShown, answer, written
-from crdtsync.mcp.session import Sessions
+from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.reading import At, Prefixes, point_of
 from crdtsync.mcp.tools.table import Tool
 
@@ -31,7 +31,7 @@ class RestoredShown(TypedDict):
     token: str | None
 
 
-def tools(sessions: Sessions) -> list[Tool]:
+def tools(sessions: Callers) -> list[Tool]:
     """The tools of this module, for the callers of ``sessions``."""
 
     async def write(

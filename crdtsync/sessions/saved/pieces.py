@@ -133,7 +133,7 @@ def end_of(element: Any) -> bytes | None:
     return None
 
 
-class Tree:
+class PieceTree:
     """The pieces of one file that a log holds, in the order of the log; what is no piece is passed over.
 
     ``begun`` is the :attr:`newest` of another tree of that log: this one goes on from there.

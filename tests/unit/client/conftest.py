@@ -15,7 +15,7 @@ import msgpack
 import pytest
 import uvloop
 
-from crdtsync.client.protocol.steps import Call
+from crdtsync.client.protocol.steps import Exchange
 from crdtsync.errors import CrdtSyncError
 
 PATIENCE_S = 20
@@ -147,10 +147,10 @@ def daemon(tmp_path: Path) -> Iterator[ScriptedDaemon]:
 def go_on(plan: Any, step: Any, reply: Any) -> Any:
     """A plan's next step, after ``reply`` to this one: what the daemon says, or an exception."""
     try:
-        if isinstance(step, Call) and not isinstance(reply, BaseException):
+        if isinstance(step, Exchange) and not isinstance(reply, BaseException):
             step.result = reply
             reply = step.outcome()
-        elif isinstance(step, Call) and isinstance(reply, CrdtSyncError):
+        elif isinstance(step, Exchange) and isinstance(reply, CrdtSyncError):
             step.error = reply
             step.outcome()
         elif isinstance(reply, BaseException):

@@ -17,7 +17,7 @@ from crdtsync.sessions.saved.pieces import (
     RUN_BYTES_MAX,
     START,
     Piece,
-    Tree,
+    PieceTree,
     chain,
     elements,
     end_of,
@@ -48,8 +48,8 @@ def one_by_one(pieces: list[Piece]) -> Iterator[list[Any]]:
 def test_a_log_of_two_ways_gives_the_one_that_was_saved_last(common: list[bytes], one: list[bytes], two: list[bytes]):
     second = list(chain(common + two))
     log = stored(common + one)
-    new = list(elements(second, known=Tree(log)))
-    tree = Tree([*log, *(element for element, _ in new)])
+    new = list(elements(second, known=PieceTree(log)))
+    tree = PieceTree([*log, *(element for element, _ in new)])
     assert b"".join(piece.content for piece in tree.file(second[-1].digest if second else b"")) == b"".join(
         common + two
     )
@@ -69,25 +69,25 @@ def test_a_large_line_is_a_blob_and_comes_back_whole():
     log = [element for element, _ in found]
     whole = with_large(log[1], blob)
     for values in ([log[0], whole, log[2]], [*log, whole], [log[0], whole, *log[1:]]):
-        assert list(lines_of(Tree(values).file())) == content
+        assert list(lines_of(PieceTree(values).file())) == content
     for wrong in (blob[:-5], b"nothing", large(content[1] + b"x")):
         with pytest.raises(InvalidEncoding, match="not on this host"):
-            Tree([log[0], with_large(log[1], wrong), log[2]]).file()
+            PieceTree([log[0], with_large(log[1], wrong), log[2]]).file()
     with pytest.raises(InvalidEncoding, match="not on this host"):
-        Tree(log).file()
+        PieceTree(log).file()
 
 
 def test_what_follows_a_large_line_is_read_without_it():
     content = [b"begin" * 900 + b"\n", b"x" * (RUN_BYTES_MAX + 7) + b"\n", b"begin, and more: " * 60 + b"\n"]
     log = list(one_by_one(list(chain(content))))
     assert [len(one) for one in log] == [3, 3, 3]  # packed, large, packed with the first
-    found = Tree().add(log)
+    found = PieceTree().add(log)
     assert [one.content for one in found] == [content[0], b"", content[2]]
 
 
 def test_large_lines_that_follow_each_other_in_a_circle_hold_nobody_up():
     one, two, packed = b"1" * 12, b"2" * 12, zlib.compressobj(zdict=b"x")
-    tree = Tree([[one, 9, two], [two, 9, one], [two, packed.compress(b"y\n") + packed.flush(), b"3" * 12]])
+    tree = PieceTree([[one, 9, two], [two, 9, one], [two, packed.compress(b"y\n") + packed.flush(), b"3" * 12]])
     with pytest.raises(InvalidEncoding):
         tree.file(one)
 
@@ -97,16 +97,16 @@ def test_what_others_put_into_the_log_is_passed_over():
     torn = zlib.compress(b"x" * 1000)[:-4]
     log = [3, ["x"], {"a": 1}, *stored([b"a\n"]), [b"?", 4], [b"", bomb, b"x"], [b"", torn, b"x"], [b"", b"", b""],
            [b"", b"", 2]]  # fmt: skip
-    assert list(lines_of(Tree(log).file())) == [b"a\n"]
+    assert list(lines_of(PieceTree(log).file())) == [b"a\n"]
     assert [end_of(one) for one in log[:3]] == [None, None, None]
 
 
 def test_a_line_that_was_torn_is_taken_whole_in_the_end():
     log = stored([b"a\n", b"tor"])
-    log += [element for element, _ in elements(chain([b"a\n", b"torn\n"]), known=Tree(log))]
-    assert list(lines_of(Tree(log).file())) == [b"a\n", b"torn\n"]
-    assert len(Tree([*log, *log]).ends) == 1
-    assert len(Tree([*log, *stored([b"b\n"])]).ends) == 2
+    log += [element for element, _ in elements(chain([b"a\n", b"torn\n"]), known=PieceTree(log))]
+    assert list(lines_of(PieceTree(log).file())) == [b"a\n", b"torn\n"]
+    assert len(PieceTree([*log, *log]).ends) == 1
+    assert len(PieceTree([*log, *stored([b"b\n"])]).ends) == 2
 
 
 def test_what_is_saved_as_it_grows_is_packed_with_what_was_before_it_and_waits_for_that():
@@ -119,10 +119,10 @@ def test_what_is_saved_as_it_grows_is_packed_with_what_was_before_it_and_waits_f
     assert [end_of(one) for one in log] == [one.digest for one in pieces]
     ((by_itself, _),) = elements(pieces[50:51], None)
     assert len(log[50][1]) < len(by_itself[1]) / 2
-    assert list(lines_of(Tree([*log[:50], by_itself]).file())) == content[:51]
-    assert Tree(log).file() == pieces
-    assert Tree(log[1:]).ends == [pieces[40].digest]  # nothing else can be read
-    tree = Tree()
+    assert list(lines_of(PieceTree([*log[:50], by_itself]).file())) == content[:51]
+    assert PieceTree(log).file() == pieces
+    assert PieceTree(log[1:]).ends == [pieces[40].digest]  # nothing else can be read
+    tree = PieceTree()
     order = random.Random(3).sample(log, len(log))
     assert {one.digest for one in tree.add(order)} == {one.digest for one in pieces}
     assert tree.file(pieces[-1].digest) == pieces
@@ -133,4 +133,4 @@ def test_what_waits_for_what_never_comes_holds_nobody_up():
     pieces = list(chain(content))
     log = stored(content)
     log[:0] = [[b"%d" % number, b"x", START] for number in range(20_000)]
-    assert Tree(log).file() == pieces
+    assert PieceTree(log).file() == pieces

@@ -56,7 +56,7 @@ class AsyncBlobMethods(AsyncMethods):
         from crdtsync.client.operations import blobs
 
         timeout_s = limit_s(timeout, self.timeout_s)
-        with await to_thread(blobs.Reading, source) as reading:
+        with await to_thread(blobs.BlobReading, source) as reading:
             stored: list[bytes] = []
             digest = await to_thread(reading.hash_ahead)
             upload = blobs.new_upload(digest)

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.operations.keys import Operations
-from crdtsync.client.protocol.steps import Compute, Call, Plan, Step, limit_s, unfit
+from crdtsync.client.protocol.steps import Compute, Exchange, Plan, Step, limit_s, unfit
 from crdtsync.client.values.points import point_argument
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Methods:
         The time limit is for what happens before, between and after runs of the caller's function, each time anew.
         """
         deadline = monotonic() + timeout_s
-        if isinstance(plan, Call):
+        if isinstance(plan, Exchange):
             return self._call(plan, deadline)
         step: Step | None = None
         try:
@@ -109,21 +109,21 @@ class Methods:
             result: T = done.value
             return result
         except KeyError as missing:
-            if not isinstance(step, Call):  # the caller's own function, or value
+            if not isinstance(step, Exchange):  # the caller's own function, or value
                 raise
             raise unfit(step, missing) from missing
 
-    def begin(self, call: Call[T], timeout_s: float) -> bool:
+    def begin(self, call: Exchange[T], timeout_s: float) -> bool:
         """Send a request that reads, whose outcome :meth:`finish` waits for; False: not now. For the same."""
         return self._connection.begin(call, monotonic() + timeout_s)
 
-    def finish(self, call: Call[T], timeout_s: float) -> T:
+    def finish(self, call: Exchange[T], timeout_s: float) -> T:
         """The outcome of a request that was begun."""
         self._connection.finish(call, monotonic() + timeout_s)
         return call.outcome()
 
     def _do(self, step: Step, deadline: float) -> Any:  # Any: see Steps
-        if isinstance(step, Call):
+        if isinstance(step, Exchange):
             return self._call(step, deadline)
         if type(step) is Compute:
             return self._compute(step)
@@ -137,7 +137,7 @@ class Methods:
     def _at(self, at: str | int) -> Operations:
         return Operations({**self._overrides, "at": at}, self._operations.horizon)
 
-    def _call(self, call: Call[T], deadline: float) -> T:
+    def _call(self, call: Exchange[T], deadline: float) -> T:
         """A plan of one request, for which there is no more to do than this."""
         connection = self._connection
         connection.ask(call, deadline, is_write=call.is_write)

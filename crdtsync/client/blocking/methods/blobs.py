@@ -57,7 +57,7 @@ class BlobMethods(Methods):
         from crdtsync.client.operations import blobs
 
         timeout_s = limit_s(timeout, self.timeout_s)
-        with blobs.Reading(source) as reading:
+        with blobs.BlobReading(source) as reading:
             stored: list[bytes] = []
             digest = reading.hash_ahead()
             upload = blobs.new_upload(digest)

@@ -10,7 +10,7 @@ from crdtsyncd.cli.data.kinds import OPERATIONS
 from crdtsyncd.cli.params import TTL
 
 if TYPE_CHECKING:
-    from crdtsyncd.cli.data.fields import Field
+    from crdtsyncd.cli.data.fields import LineField
     from crdtsyncd.cli.data.json_values import Value
     from crdtsyncd.cli.data.ndjson import Line
 
@@ -42,7 +42,7 @@ def operation_of(line: Line) -> Operation:
     return Operation(method, arguments, f"{line.file}:{line.number}")
 
 
-def _check(line: Line, field: str, rule: Field) -> None:
+def _check(line: Line, field: str, rule: LineField) -> None:
     if field not in line.fields:
         if rule.required:
             raise line.wrong(f'"{field}" is missing')

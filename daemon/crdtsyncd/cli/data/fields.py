@@ -15,7 +15,7 @@ OPTIONAL = False
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class LineField:
     """What one field of a line may hold."""
 
     required: bool
@@ -46,20 +46,20 @@ def _is_ttl(value: Value) -> bool:
     return isinstance(value, str) or (type(value) in (int, float) and value > 0)
 
 
-KEY = Field(REQUIRED, "a string", is_str)
-VALUE = Field(REQUIRED, "any value", lambda _: True)
-VERSION = Field(OPTIONAL, "a version", is_str)
+KEY = LineField(REQUIRED, "a string", is_str)
+VALUE = LineField(REQUIRED, "any value", lambda _: True)
+VERSION = LineField(OPTIONAL, "a version", is_str)
 IF_VERSION = {"if_version": VERSION}
-FLAG = Field(OPTIONAL, "true or false", lambda value: isinstance(value, bool))
+FLAG = LineField(OPTIONAL, "true or false", lambda value: isinstance(value, bool))
 CONDITIONS = {**IF_VERSION, "if_absent": FLAG}
 REMOVAL = {**IF_VERSION, "seen": VERSION}
-TTL = Field(OPTIONAL, "a duration such as 30s, or seconds", _is_ttl)
+TTL = LineField(OPTIONAL, "a duration such as 30s, or seconds", _is_ttl)
 RANK = {
-    "confidence": Field(OPTIONAL, "a number from 0 to 1", _is_part),
-    "meta": Field(OPTIONAL, "an object", is_object),
+    "confidence": LineField(OPTIONAL, "a number from 0 to 1", _is_part),
+    "meta": LineField(OPTIONAL, "an object", is_object),
 }
 
-Operations = dict[str, tuple[str, "Mapping[str, Field]"]]
+Operations = dict[str, tuple[str, "Mapping[str, LineField]"]]
 """Operation → the method of the client's batch and its fields, by the names that both have."""
 
 OF_ANY_KIND: Operations = {
@@ -67,9 +67,9 @@ OF_ANY_KIND: Operations = {
         "resolve",
         {
             "key": KEY,
-            "take": Field(OPTIONAL, "the dot of a value", is_str),
-            "value": Field(OPTIONAL, "any value", lambda _: True),
-            "merge": Field(OPTIONAL, "true", lambda value: value is True),
+            "take": LineField(OPTIONAL, "the dot of a value", is_str),
+            "value": LineField(OPTIONAL, "any value", lambda _: True),
+            "merge": LineField(OPTIONAL, "true", lambda value: value is True),
             **REMOVAL,
         },
     ),

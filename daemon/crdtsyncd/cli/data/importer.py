@@ -14,8 +14,8 @@ from crdtsyncd.cli.data.kinds import (
     BLOB_PART,
     KINDS,
     SEEN_NOTHING,
+    KindWrite,
     Shape,
-    Write,
     contents,
     fingerprint,
     whole_entry,
@@ -77,14 +77,14 @@ class Importer:
                 self.counts += counts
                 return
 
-    def _send(self, writes: list[Write]) -> None:
+    def _send(self, writes: list[KindWrite]) -> None:
         # More than one batch only for a key that holds more than fits into one.
         for part in parts(writes):
             with self.client.batch() as batch:
                 for write in part:
                     getattr(batch, write.method)(**write.arguments)
 
-    def _plan(self, record: Record, counts: Counter[str]) -> list[Write]:
+    def _plan(self, record: Record, counts: Counter[str]) -> list[KindWrite]:
         """The writes that a record takes, given what the key holds now."""
         held = whole_entry(self.client, record.key)
         rest = rest_of(record, held)
@@ -178,7 +178,7 @@ def _insert_from(text: Text, whole: str, first: int) -> None:
         text.insert(start, whole[start : start + TEXT_PART_CHARS])
 
 
-def rest_of(record: Record, held: Entry | None) -> list[Write]:
+def rest_of(record: Record, held: Entry | None) -> list[KindWrite]:
     """What is left to write of a record whose import was cut off: the key holds exactly its first batches."""
     if held is None or held.siblings or held.kind != record.kind or KINDS[record.kind].shape is Shape.ONE:
         return []
@@ -194,7 +194,7 @@ def rest_of(record: Record, held: Entry | None) -> list[Write]:
     return writes[done:] if is_cut_off and fingerprint(held.kind, written) == fingerprint(held.kind, there) else []
 
 
-def _content(write: Write) -> Any:
+def _content(write: KindWrite) -> Any:
     """What one write of a log, a set or a map leaves in it."""
     fields = write.arguments.get("fields")
     return write.arguments["value"] if fields is None else [*next(iter(fields.items()))]
@@ -220,22 +220,22 @@ def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
     return "replaced" if policy == "set" else "skipped"
 
 
-def _create(record: Record, _: Entry | None) -> list[Write]:
+def _create(record: Record, _: Entry | None) -> list[KindWrite]:
     create = KINDS[record.kind].create
     assert create is not None
     return create(record)
 
 
-def _replace(record: Record, held: Entry | None) -> list[Write]:
+def _replace(record: Record, held: Entry | None) -> list[KindWrite]:
     assert held is not None
     change = KINDS[record.kind].change
     if change is not None and all(one.kind == record.kind for one in (held, *held.siblings)):
         return change(record, held)
-    deletion = Write("delete", {"key": record.key, "seen": held.version})
+    deletion = KindWrite("delete", {"key": record.key, "seen": held.version})
     return [deletion, *_create(record, None)]
 
 
-def _add(record: Record, held: Entry | None) -> list[Write]:
+def _add(record: Record, held: Entry | None) -> list[KindWrite]:
     assert held is not None
     kind = KINDS[record.kind]
     if kind.add is not None:
@@ -243,11 +243,11 @@ def _add(record: Record, held: Entry | None) -> list[Write]:
     return _create(without_what_is_there(record, held) if kind.is_unique else record, None)
 
 
-def _nothing(_: Record, __: Entry | None) -> list[Write]:
+def _nothing(_: Record, __: Entry | None) -> list[KindWrite]:
     return []
 
 
-_PLANS: dict[str, Callable[[Record, Entry | None], list[Write]]] = {
+_PLANS: dict[str, Callable[[Record, Entry | None], list[KindWrite]]] = {
     "created": _create,
     "replaced": _replace,
     "added": _add,
@@ -284,12 +284,12 @@ def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield group
 
 
-def parts(writes: list[Write]) -> Iterator[list[Write]]:
+def parts(writes: list[KindWrite]) -> Iterator[list[KindWrite]]:
     """Writes in runs that each fit into one batch.
 
     Siblings stay together as long as a change can hold them, so that all are there or none.
     """
-    part: list[Write] = []
+    part: list[KindWrite] = []
     size_bytes = 0
     for write in writes:
         size = _sent_bytes(write)
@@ -302,7 +302,7 @@ def parts(writes: list[Write]) -> Iterator[list[Write]]:
         yield part
 
 
-def _sent_bytes(write: Write) -> int:
+def _sent_bytes(write: KindWrite) -> int:
     from crdtsync.client.values.encoding import encode
 
     return _WRITE_BYTES + sum(len(encode(write.arguments.get(name))) for name in ("key", "value", "meta", "fields"))

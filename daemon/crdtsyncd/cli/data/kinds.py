@@ -25,7 +25,7 @@ from crdtsyncd.cli.data.fields import (
     TTL,
     VALUE,
     VERSION,
-    Field,
+    LineField,
     Operations,
     is_count,
     is_object,
@@ -52,7 +52,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class KindWrite:
     """One write of a batch: the method of the client's batch, and what with."""
 
     method: str
@@ -87,11 +87,11 @@ class Kind:
     """Whether nothing can be there twice."""
     is_ranked: bool = False
     """Whether a read policy says which of several values comes first."""
-    create: Callable[[Record], list[Write]] | None = None
+    create: Callable[[Record], list[KindWrite]] | None = None
     """The writes that make an absent key; None: it is a text or a blob, which are not written in batches."""
-    change: Callable[[Record, Entry], list[Write]] | None = None
+    change: Callable[[Record, Entry], list[KindWrite]] | None = None
     """The writes that make of a key of this kind what a record says; None: it is deleted and made anew."""
-    add: Callable[[Record], list[Write]] | None = None
+    add: Callable[[Record], list[KindWrite]] | None = None
     """The writes that put a record beside what the key holds, if others than those that make it."""
     read_parts: Callable[[Session, str], Value] | None = None
     """Reads a value that is too long for one reply."""
@@ -170,11 +170,11 @@ def whole_entry(client: Session, key: str) -> Entry | None:
 # -- registers -----------------------------------------------------------------------------------------------
 
 
-def _sets(record: Record, first: dict[str, Any]) -> list[Write]:
+def _sets(record: Record, first: dict[str, Any]) -> list[KindWrite]:
     """The register with its siblings: the winner is written last, for the latest write wins."""
     contexts = [first, *({"seen": SEEN_NOTHING} for _ in record.variants[1:])]
     return [
-        Write("set", {"key": record.key, "value": variant.value, **variant.options, **context})
+        KindWrite("set", {"key": record.key, "value": variant.value, **variant.options, **context})
         for variant, context in zip(reversed(record.variants), contexts, strict=True)
     ]
 
@@ -196,18 +196,18 @@ _REGISTER = Kind(
 # -- counters ------------------------------------------------------------------------------------------------
 
 
-def _steps(key: str, difference: int) -> list[Write]:
+def _steps(key: str, difference: int) -> list[KindWrite]:
     """A counter is changed by steps, of which one has a limit; an absent one also comes to be by a step of 0."""
     steps = [STEP_MAX if difference > 0 else -STEP_MAX] * (abs(difference) // STEP_MAX)
     rest = difference - sum(steps)
-    return [Write("incr", {"key": key, "n": n}) for n in (*steps, *([rest] if rest or not steps else []))]
+    return [KindWrite("incr", {"key": key, "n": n}) for n in (*steps, *([rest] if rest or not steps else []))]
 
 
 def _is_step(value: Value) -> bool:
     return type(value) is int and abs(value) <= STEP_MAX
 
 
-_STEP = Field(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)
+_STEP = LineField(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)
 
 
 _COUNTER = Kind(
@@ -227,15 +227,15 @@ _COUNTER = Kind(
 # -- sets ----------------------------------------------------------------------------------------------------
 
 
-def _adds(record: Record) -> list[Write]:
-    return [Write("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
+def _adds(record: Record) -> list[KindWrite]:
+    return [KindWrite("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
 
 
-def _change_of_set(record: Record, held: Entry) -> list[Write]:
+def _change_of_set(record: Record, held: Entry) -> list[KindWrite]:
     """Add what is missing and discard what is too much."""
     wanted = fingerprints("set", [variant.value for variant in record.variants])
     gone = [element for element in held.value if not wanted.issuperset(fingerprints("set", [element]))]
-    discards = [Write("discard", {"key": record.key, "value": element, "seen": held.version}) for element in gone]
+    discards = [KindWrite("discard", {"key": record.key, "value": element, "seen": held.version}) for element in gone]
     return [*discards, *_adds(without_what_is_there(record, held))]
 
 
@@ -256,21 +256,23 @@ _SET = Kind(
 # -- maps ----------------------------------------------------------------------------------------------------
 
 
-def _merges(record: Record, first: Mapping[str, str | None]) -> list[Write]:
+def _merges(record: Record, first: Mapping[str, str | None]) -> list[KindWrite]:
     """Fields of a map, of several values of one the winner last; ``first`` is what the first write of a field has
     seen, if it is not nothing.
     """
     left = dict(first)
     return [
-        Write("merge", {"key": record.key, "fields": {v.field: v.value}, "seen": left.pop(v.field or "", SEEN_NOTHING)})
+        KindWrite(
+            "merge", {"key": record.key, "fields": {v.field: v.value}, "seen": left.pop(v.field or "", SEEN_NOTHING)}
+        )
         for v in reversed(record.variants)
     ]
 
 
-def _change_of_map(record: Record, held: Entry) -> list[Write]:
+def _change_of_map(record: Record, held: Entry) -> list[KindWrite]:
     """Write the fields that differ, and drop what is too much."""
     there, wanted = _by_field(contents(held)), _by_field([variant.content for variant in record.variants])
-    drops = [Write("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
+    drops = [KindWrite("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
     differing = {field for field in wanted if wanted[field] != there.get(field)}
     changed = replace(record, variants=tuple(v for v in record.variants if v.field in differing))
     return [*drops, *_merges(changed, dict.fromkeys(differing, held.version))]
@@ -299,22 +301,22 @@ _MAP = Kind(
             "merge",
             {
                 "key": KEY,
-                "fields": Field(REQUIRED, "an object", is_object),
+                "fields": LineField(REQUIRED, "an object", is_object),
                 **CONDITIONS,
                 "if_field_absent": FLAG,
                 "seen": VERSION,
                 **RANK,
             },
         ),
-        "drop": ("drop", {"key": KEY, "field": Field(REQUIRED, "the name of a field", is_str), **REMOVAL}),
+        "drop": ("drop", {"key": KEY, "field": LineField(REQUIRED, "the name of a field", is_str), **REMOVAL}),
     },
 )
 
 # -- logs and texts ------------------------------------------------------------------------------------------
 
 
-def _appends(record: Record) -> list[Write]:
-    return [Write("append", {"key": record.key, "value": v.value, **v.options}) for v in record.variants]
+def _appends(record: Record) -> list[KindWrite]:
+    return [KindWrite("append", {"key": record.key, "value": v.value, **v.options}) for v in record.variants]
 
 
 _LOG = Kind(
@@ -327,10 +329,10 @@ _LOG = Kind(
     read_parts=lambda client, key: client.log(key),
     operations={
         "append": ("append", {"key": KEY, "value": VALUE, "ttl": TTL, **RANK, **CONDITIONS}),
-        "remove": ("remove", {"key": KEY, "dot": Field(REQUIRED, "the dot of an element", is_str), **IF_VERSION}),
+        "remove": ("remove", {"key": KEY, "dot": LineField(REQUIRED, "the dot of an element", is_str), **IF_VERSION}),
         "trim": (
             "trim",
-            {"key": KEY, "keep": Field(REQUIRED, "a number of elements from 0 on", is_count), **IF_VERSION},
+            {"key": KEY, "keep": LineField(REQUIRED, "a number of elements from 0 on", is_count), **IF_VERSION},
         ),
     },
 )
@@ -377,7 +379,7 @@ KINDS: Mapping[str, Kind] = {
 
 UNKNOWN = Kind("of a kind that this version does not know", lambda _: False)
 
-OPERATIONS: Mapping[str, tuple[str, Mapping[str, Field]]] = {
+OPERATIONS: Mapping[str, tuple[str, Mapping[str, LineField]]] = {
     **{name: operation for kind in KINDS.values() for name, operation in kind.operations.items()},
     **OF_ANY_KIND,
 }

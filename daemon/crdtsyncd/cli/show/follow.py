@@ -29,7 +29,7 @@ def log_pages(client: Session, key: str, start: int | LogItem = 0) -> Iterator[L
         start = page[-1]
 
 
-class Follower:
+class LogFollower:
     """One log being followed."""
 
     def __init__(self, client: Client, key: str) -> None:

@@ -9,7 +9,7 @@ from crdtsync.client.operations import writes
 from crdtsync.client.operations.batch import Batch
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.operations.listings import Selection
-from crdtsync.client.protocol.steps import Call, Compute, Pause
+from crdtsync.client.protocol.steps import Compute, Exchange, Pause
 from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.results import Entry
 from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, StaleRead, VersionMismatch
@@ -362,7 +362,7 @@ def test_update_goes_on_from_what_the_refusal_handed_over_then_steps_back(operat
     replies = [an_entry(1), 0, lost(2), 0, lost(3), 0, lost(4), None, an_entry(5), 0, WROTE]
     steps = play(update(operations), *replies).steps
     assert [type(step) for step in steps] == [
-        Call,
+        Exchange,
         Compute,
         Write,
         Compute,
@@ -370,7 +370,7 @@ def test_update_goes_on_from_what_the_refusal_handed_over_then_steps_back(operat
         Compute,
         Write,
         Pause,
-        Call,
+        Exchange,
         Compute,
         Write,
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pycrdt import Array, Doc, Map, Text
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.client.text.tree import Tree, check
+from crdtsync.client.text.tree import DocumentTree, check
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.yjs_library import ROOTS
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -34,8 +34,8 @@ class Board:
         self.document = Document(Dot(Writer(1), 1, 0), lambda _: (None, []))
 
     @property
-    def tree(self) -> Tree:
-        return Tree(None if self.document.is_empty else self.document.state())
+    def tree(self) -> DocumentTree:
+        return DocumentTree(None if self.document.is_empty else self.document.state())
 
     def do(self, name: str, *given: Any) -> None:
         update = self.tree.edited(lambda tree: getattr(tree, name)(*given))
@@ -122,7 +122,7 @@ def test_what_pages_make_is_read() -> None:
     root["notes"] = Text("hello")
     root["plain"] = {"n": [1, 2.5]}
     root["list"] = Array([Map({"a": 1})])
-    tree = Tree(doc.get_update())
+    tree = DocumentTree(doc.get_update())
     assert tree.get("") == {"notes": "hello", "plain": {"n": [1, 2.5]}, "list": [{"a": 1}]}
     with pytest.raises(InvalidRequest, match="as a whole"):
         tree.edited(lambda tree: tree.set("plain/n", 1))

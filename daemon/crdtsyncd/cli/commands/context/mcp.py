@@ -36,7 +36,7 @@ from crdtsync.mcp.install.hooks import has_hooks, with_hooks, without_hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from crdtsync.mcp.install.clients import Client
+    from crdtsync.mcp.install.clients import McpClient
 
     _Change = tuple[Path, Callable[[str], str]]
 
@@ -83,10 +83,10 @@ def serve(
 
     need("mcp", "mcp")
     from crdtsync.mcp.server import serve_stdio
-    from crdtsync.mcp.session import Options
+    from crdtsync.mcp.session import ServerOptions
 
     names = tuple(name.strip() for name in tools.split(",") if name.strip())
-    options = Options(
+    options = ServerOptions(
         socket=settings.socket, space=settings.space, agent=settings.agent, agent_key=settings.agent_key,
         model=model, read_only=read_only, tools=names,
         memory_server=memory_server,
@@ -143,7 +143,7 @@ def install(settings: Settings, names: tuple[str, ...], scope: str, hooks: bool,
     common = _attaching(settings, {} if scope == "project" else os.environ)
     program = "crdtsync" if scope == "project" else _program()
 
-    def changes(client: Client) -> Iterator[_Change]:
+    def changes(client: McpClient) -> Iterator[_Change]:
         path = client.path(scope, *_where())
         entry = client.entry(program, ["mcp", "serve", *common])
         yield path, lambda text: with_server(text, path, client.section, entry)
@@ -167,7 +167,7 @@ def uninstall(settings: Settings, names: tuple[str, ...], scope: str, dry_run: b
       crdtsync mcp uninstall --client codex
     """
 
-    def changes(client: Client) -> Iterator[_Change]:
+    def changes(client: McpClient) -> Iterator[_Change]:
         path = client.path(scope, *_where())
         yield path, lambda text: without_server(text, path, client.section)
         if client.hooks:
@@ -201,7 +201,7 @@ def _change_all(
     settings: Settings,
     names: tuple[str, ...],
     scope: str,
-    changes: Callable[[Client], Iterable[_Change]],
+    changes: Callable[[McpClient], Iterable[_Change]],
     *,
     dry_run: bool,
 ) -> None:
@@ -215,7 +215,9 @@ def _change_all(
                     _change_one(settings, client, path, change, dry_run=dry_run)
 
 
-def _change_one(settings: Settings, client: Client, path: Path, change: Callable[[str], str], *, dry_run: bool) -> None:
+def _change_one(
+    settings: Settings, client: McpClient, path: Path, change: Callable[[str], str], *, dry_run: bool
+) -> None:
     before = read(path)
     after = in_its_lines(before, change)
     if not dry_run and after != before:

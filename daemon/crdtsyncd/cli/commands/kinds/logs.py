@@ -24,7 +24,7 @@ from crdtsyncd.cli.shared_options import (
     value_of,
 )
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.follow import Follower, log_pages
+from crdtsyncd.cli.show.follow import LogFollower, log_pages
 from crdtsyncd.cli.show.streams import end_with_reader
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def _items(client: Session, key: str, count: int | None) -> Iterator[LogItem]:
 
 def _follow(client: Client, key: str, count: int | None, show: Show) -> None:
     end_with_reader()
-    for page in Follower(client, key).pages(count):
+    for page in LogFollower(client, key).pages(count):
         for item in page:
             show(item)
         output.flush()

@@ -38,7 +38,7 @@ def ui(
     need("starlette", "ui")
     need("uvicorn", "ui")
     from crdtsync import AsyncClient
-    from crdtsync.ui.server import Options, serve
+    from crdtsync.ui.server import PageOptions, serve
 
     host, port = loopback_place(listen, "--listen")
 
@@ -47,7 +47,7 @@ def ui(
 
         return [finding._asdict() for finding in examine(settings.socket, None, None)]
 
-    options = Options(host, port, read_only, certificate, private_key, doctor)
+    options = PageOptions(host, port, read_only, certificate, private_key, doctor)
     told: list[str] = []
 
     def ready(address: str) -> None:

@@ -15,7 +15,7 @@ from crdtsyncd.cli.data.importer import (
     outcome_of,
     parts,
 )
-from crdtsyncd.cli.data.kinds import Write
+from crdtsyncd.cli.data.kinds import KindWrite
 from crdtsyncd.cli.data.ndjson import Line
 
 from crdtsync.client import Client, Entry, Schema
@@ -182,7 +182,7 @@ def test_replacing_supersedes_all_that_was_read_and_nothing_newer():
 
 
 def test_siblings_are_split_only_where_no_change_can_hold_them():
-    writes = [Write("set", {"key": "b", "value": "x" * (BATCH_BYTES_MAX - 5)}) for _ in range(4)]
+    writes = [KindWrite("set", {"key": "b", "value": "x" * (BATCH_BYTES_MAX - 5)}) for _ in range(4)]
     assert [len(part) for part in parts(writes)] == [3, 1]
 
 
