@@ -1,87 +1,77 @@
 """The barest server of this kind: it keeps what is set, on disk before it replies, and tells whoever watches.
 
-What comes together is one durable append: to a table of SQLite, or, between two hosts, to a file as the daemon's
-journal is one. A change goes to the other host in a frame of a websocket, without a handshake. There is no change, no
-version, no history and no retry.
+What comes together is one durable append: a row of a table with two columns, or the rows of the daemon
+(:mod:`benchmarks.rivals.bare_rows`). A change goes to the other host as it is, over one connection. There is no
+decision, no version and no retry.
 
-    python -m benchmarks.rivals.bare_server SOCKET            # one host
-    python -m benchmarks.rivals.bare_server SOCKET listen PORT
+    python -m benchmarks.rivals.bare_server SOCKET table
+    python -m benchmarks.rivals.bare_server SOCKET rows            # the daemon's
+    python -m benchmarks.rivals.bare_server SOCKET listen PORT     # the daemon's, of two hosts
     python -m benchmarks.rivals.bare_server SOCKET dial PORT
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import msgpack
 import uvloop
-from crdtsyncd.peers.websocket_frames import Splitter, message_frame, whole_message
 from crdtsyncd.storage.open_database import extend_wal
 
-_END_OF_HANDSHAKE = b"\r\n\r\n"
-_FILE_BYTES = 16 * 1024 * 1024
+from benchmarks.rivals.bare_rows import DaemonRows, Rows
+
+_FILLED_AT_ONCE = 10_000
 _pack = msgpack.Packer().pack
 
-Rows = list[tuple[str, str]]
+_NOTHING = _pack(None)
 
 
-def table() -> tuple[dict[str, str], Callable[[Rows], None]]:
-    """What a table holds, and what adds to it."""
-    db = sqlite3.connect("bare.db", isolation_level=None)
-    db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
-    db.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
-    extend_wal(Path("bare.db"))  # else each commit waits for the file system's journal too, until it is as long
+class Table:
+    """One row for each key, with its value."""
 
-    def keep(rows: Rows) -> None:
-        db.execute("BEGIN IMMEDIATE")
-        db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
-        db.execute("COMMIT")
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("bare.db", isolation_level=None)
+        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+        extend_wal(Path("bare.db"))  # else each commit waits for the file system's journal too, until it is as long
 
-    return dict(db.execute("SELECT key, value FROM entries")), keep
+    def keep(self, rows: Rows, *, are_ours: bool) -> list[bytes]:
+        """Make values durable. Returns what those are told who wrote them here."""
+        self.take_over(rows)
+        return [_NOTHING] * len(rows) if are_ours else []
 
+    def take_over(self, rows: Rows) -> None:
+        """The same of values that nobody here wrote."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
+        self._db.execute("COMMIT")
 
-def file() -> tuple[dict[str, str], Callable[[Rows], None]]:
-    """The same with a file that is as long as it will ever be, for that flushes fastest. Nothing reads it."""
-    descriptor = os.open("bare.log", os.O_RDWR | os.O_CREAT, 0o600)
-    os.write(descriptor, bytes(_FILE_BYTES))
-    os.fsync(descriptor)
-    place = 0
-
-    def keep(rows: Rows) -> None:
-        nonlocal place
-        row = _pack(rows)
-        if place + len(row) > _FILE_BYTES:
-            place = 0
-        os.pwrite(descriptor, row, place)
-        os.fdatasync(descriptor)
-        place += len(row)
-
-    return {}, keep
+    def values(self) -> dict[str, str]:
+        """All there are."""
+        return dict(self._db.execute("SELECT key, value FROM entries"))
 
 
 class Server:
     """What all its connections share."""
 
-    def __init__(self, values: dict[str, str], keep: Callable[[Rows], None]) -> None:
-        self.values = values
+    def __init__(self, disk: Table | DaemonRows) -> None:
+        self.values = disk.values()
         self.watchers: list[asyncio.Transport] = []
         self.host: asyncio.Transport | None = None
-        self._keep = keep
-        self._rows: Rows = []
-        self._writers: list[asyncio.Transport] = []
+        self._disk = disk
+        self._rows: list[tuple[str, str]] = []
+        self._writers: list[asyncio.Transport] = []  # one for each row; none where they come from another host
         self._is_due = False
 
     def write(self, rows: Rows, writer: asyncio.Transport | None) -> None:
         """See to it that rows are on disk soon, with all that come at the same moment."""
         self._rows += rows
         if writer is not None:
-            self._writers.append(writer)
+            self._writers += [writer] * len(rows)
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._commit)
@@ -90,21 +80,41 @@ class Server:
         rows, self._rows = self._rows, []
         writers, self._writers = self._writers, []
         self._is_due = False
-        self._keep(rows)
+        replies = self._disk.keep(rows, are_ours=bool(writers))
         if self.host is not None:
-            self.host.write(message_frame(_pack(rows), is_masked=True))
-        replies: dict[asyncio.Transport, int] = {}
-        for writer in writers:
-            replies[writer] = replies.get(writer, 0) + 1
-        for writer, count in replies.items():
-            writer.write(_pack(None) * count)
+            self.host.write(_pack([False, rows]))
+        told: dict[asyncio.Transport, list[bytes]] = {}
+        for writer, reply in zip(writers, replies, strict=True):
+            told.setdefault(writer, []).append(reply)
+        for writer, some in told.items():
+            writer.write(b"".join(some))
+        self._tell(rows)
+
+    def take_over(self, rows: Rows) -> None:
+        """The state that another host has, at once."""
+        self._disk.take_over(rows)
+        self._tell(rows)
+
+    def _tell(self, rows: Rows) -> None:
         self.values.update(rows)
         for watcher in self.watchers:
             watcher.write(_pack(rows))
 
+    def fill(self, keys: int, value: str) -> None:
+        """Give keys k0, k1 … a value."""
+        for start in range(0, keys, _FILLED_AT_ONCE):
+            self.take_over([(f"k{number}", value) for number in range(start, min(keys, start + _FILLED_AT_ONCE))])
+
+    def send_all(self) -> None:
+        """Send the other host the whole state."""
+        assert self.host is not None
+        self.host.write(_pack([True, [*self.values.items()]]))
+
 
 class _Agent(asyncio.Protocol):
-    """``["set", key, value]`` is answered once it is on disk, ``["get", key]`` at once; ``["watch"]`` never ends."""
+    """``["set", key, value]`` is answered once it is on disk, all else at once; what ``["watch"]`` asks for never
+    ends.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -118,31 +128,38 @@ class _Agent(asyncio.Protocol):
         for request, *arguments in self._frames:
             if request == "set":
                 self._server.write([(arguments[0], arguments[1])], self._transport)
-            elif request == "get":
-                self._transport.write(_pack(self._server.values.get(arguments[0])))
+                continue
+            found = None
+            if request == "get":
+                found = self._server.values.get(arguments[0])
+            elif request == "fill":
+                self._server.fill(arguments[0], arguments[1])
+            elif request == "send all":
+                self._server.send_all()
             else:
                 self._server.watchers.append(self._transport)
-                self._transport.write(_pack(None))
+            self._transport.write(_pack(found))
 
 
 class _Host(asyncio.Protocol):
-    """What the other host sends: rows."""
+    """What the other host sends: changes, or the whole state."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._splitter = Splitter()
-        self._splitter.split(_END_OF_HANDSHAKE)
+        self._frames = msgpack.Unpacker(use_list=False)
 
     def data_received(self, data: bytes) -> None:
-        for frame, _ in self._splitter.split(data):
-            message = whole_message(frame, is_masked=True)
-            assert message is not None, "frames this short come whole"
-            self._server.write([(key, value) for key, value in msgpack.unpackb(message)], None)
+        self._frames.feed(data)
+        for is_all, rows in self._frames:
+            if is_all:
+                self._server.take_over(rows)
+            else:
+                self._server.write(rows, None)
 
 
-async def main(path: str, role: str = "", port: str = "") -> None:
+async def main(path: str, role: str, port: str = "") -> None:
     """Serve until killed."""
-    server = Server(*(file() if role else table()))
+    server = Server(Table() if role == "table" else DaemonRows())
     loop = asyncio.get_running_loop()
     if role == "listen":
         await loop.create_server(lambda: _Host(server), "127.0.0.1", int(port))

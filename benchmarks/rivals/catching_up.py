@@ -12,6 +12,7 @@ from random import Random
 from time import perf_counter
 
 from benchmarks.daemons import Daemons
+from benchmarks.rivals.floors import BareLine
 from benchmarks.rivals.measures import (
     APPENDS_BYTES,
     APPENDS_RATE,
@@ -150,3 +151,14 @@ async def redis(directory: Path) -> Figures:
         return {CATCH_UP: took_s * 1000, CATCH_UP_BYTES: KEYS * (len(values[0]) + len("$100\r\n\r\n")) / 1024}
     finally:
         await server.stop()
+
+
+async def floor(directory: Path) -> Figures:
+    """The state from one bare server to another, which stores it in the daemon's tables; no dialling."""
+    async with BareLine().line(directory) as pair:
+        await pair.fill(KEYS, "x" * VALUE_CHARS)
+        await pair.heard()
+        start_s = perf_counter()
+        await pair.send_all()
+        await pair.heard()
+        return {CATCH_UP: (perf_counter() - start_s) * 1000}

@@ -45,10 +45,12 @@ STORES: dict[str, Callable[[], Store]] = {
     "etcd": Etcd,
     "nats": Nats,
     "bare": floors.Bare,
+    "bare-rows": floors.BareRows,
 }
 NEEDS = {"redis": "redis-server", "redis-everysec": "redis-server", "etcd": "etcd", "nats": "nats-server"}
 LINES = {line.name.split()[0].rstrip(",").lower(): line for line in DISTANT} | {"bare": floors.BareLine()}
 ASYNC_ONLY = {"nats"}
+NEVER_RESTARTED = {"bare-rows"}
 FAILURES = (TimeoutError, OSError, ServerError, DaemonError, CrdtSyncError)
 STEP_TIMEOUT_S = 30.0
 """Of one step, and :data:`WRITE_TIMEOUT_S` more for each write in it; nothing may hang the benchmark."""
@@ -115,7 +117,7 @@ Found = Mapping[measures.Figure, Mapping[str, float]]
 
 
 def _alone(options: Options) -> dict[str, Callable[[], Awaitable[Found]]]:
-    """What is measured once, of crdtsync by itself."""
+    """What is measured once, of crdtsync by itself, and of a floor."""
 
     async def ours(work: Awaitable[measures.Figures]) -> Found:
         return {figure: {US: value} for figure, value in (await work).items()}
@@ -123,12 +125,18 @@ def _alone(options: Options) -> dict[str, Callable[[], Awaitable[Found]]]:
     async def typed() -> Found:
         return await keystrokes.measure(options.traces, options.edits)
 
+    async def many_keys() -> Found:
+        restarts = large.RESTARTS if most == large.MOST else 1
+        many, writes = max(measures.KEYS, most // 10), min(2000, max(50, most // 20))
+        by = {US: await large.measure(many, most, writes, restarts)}
+        with tempfile.TemporaryDirectory(prefix="rival-", ignore_cleanup_errors=True) as directory:
+            by[floors.BareRows.name] = await large.floor(Path(directory), most, writes)
+        return {figure: {name: some[figure] for name, some in by.items() if figure in some} for figure in by[US]}
+
     found: dict[str, Callable[[], Awaitable[Found]]] = {}
     most, last, agents = options.keys, options.overwrites, options.agents
     if most:
-        restarts = large.RESTARTS if most == large.MOST else 1
-        many, writes = max(measures.KEYS, most // 10), min(2000, max(50, most // 20))
-        found["many keys"] = lambda: ours(large.measure(many, most, writes, restarts))
+        found["many keys"] = many_keys
     if last:
         found["overwrites"] = lambda: ours(overwritten.measure(last // 5, last))
     if agents:
@@ -186,7 +194,8 @@ async def _measured(name: str, store: Store, options: Options, console: Console)
                 if isinstance(store, Crdtsync):
                     await step("reads of a copy", asyncio.to_thread(_mirror_reads, store, options.writes))
                 found |= measures.sizes(store)
-                await step("kill and restart", measures.losses(store, options.kill_after_s))
+                if name not in NEVER_RESTARTED:
+                    await step("kill and restart", measures.losses(store, options.kill_after_s))
                 await step("disconnecting", store.disconnect())
             finally:
                 await store.stop()
@@ -242,6 +251,9 @@ async def _caught_up(options: Options, console: Console) -> list[Sample]:
             if options.has("redis"):
                 work = catching_up.redis(Path(directory))
                 found[report.BASE] = await measures.within("fetching keys", CATCH_UP_TIMEOUT_S, work)
+            if options.has("bare-rows"):
+                work = catching_up.floor(Path(directory) / "bare")
+                found[floors.BareRows.name] = await measures.within("storing the state", CATCH_UP_TIMEOUT_S, work)
         except FAILURES as error:
             console.print(f"  catching up failed: {error}")
     return [Sample(name, figure, value) for name, figures in found.items() for figure, value in figures.items()]

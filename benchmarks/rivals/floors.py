@@ -17,7 +17,6 @@ from typing import Any, cast
 import msgpack
 from pycrdt import Doc, Map
 
-from benchmarks.rivals.documents import Line
 from benchmarks.rivals.processes import Process, free_port
 from benchmarks.rivals.stores import CALL_TIMEOUT_S, Blocking, Served
 
@@ -37,10 +36,11 @@ class Bare(Served):
 
     name = "floor: bare server"
     durability = "fsync before the reply"
+    _role = "table"
 
     async def start(self, directory: Path) -> None:
         """See :class:`benchmarks.rivals.stores.Store`."""
-        self.process = _server(directory)
+        self.process = _server(directory, self._role)
         await self.process.start()
 
     def opener(self) -> Callable[[], Blocking]:
@@ -63,6 +63,17 @@ class Bare(Served):
         """See :class:`benchmarks.rivals.stores.Store`."""
         found: str | None = await self._client.call("get", key)
         return found
+
+    async def fill(self, keys: int, value: str) -> None:
+        """Give so many keys a value."""
+        await self._client.call("fill", keys, value)
+
+
+class BareRows(Bare):
+    """The same with the daemon's rows, tables and journal. It is not started again after an end."""
+
+    name = "floor: bare server, our rows"
+    _role = "rows"
 
 
 class _BareClient:
@@ -116,7 +127,7 @@ class _BareAgent(asyncio.Protocol):
             if not future.done():
                 future.set_exception(ConnectionResetError("the bare server has ended"))
 
-    async def call(self, *request: str) -> Any:
+    async def call(self, *request: str | int) -> Any:
         """Ask, and wait for the reply."""
         if self._transport.is_closing():
             raise ConnectionResetError("the bare server has ended")
@@ -131,13 +142,13 @@ class _BareAgent(asyncio.Protocol):
 
 
 class BareLine:
-    """Two bare servers, each with one durable append for each change, and a client at each."""
+    """Two bare servers that write the daemon's rows, and a client at each."""
 
     name = "floor: two bare servers"
     durability = "fsync on both hosts"
 
     @asynccontextmanager
-    async def line(self, directory: Path) -> AsyncIterator[Line]:
+    async def line(self, directory: Path) -> AsyncIterator[BareAgents]:
         """See :class:`benchmarks.rivals.documents.Distant`."""
         port = str(free_port())
         far, near = _server(directory / "far", "listen", port), _server(directory / "near", "dial", port)
@@ -146,7 +157,7 @@ class BareLine:
             await near.start()
             ends = [await _BareAgent.connect(str(process.address)) for process in (near, far)]
             await ends[1].call("watch")
-            yield _BareAgents(*ends)
+            yield BareAgents(*ends)
             for end in ends:
                 end.close()
         finally:
@@ -154,15 +165,28 @@ class BareLine:
             await far.end()
 
 
-class _BareAgents:
+class BareAgents:
+    """One at each of two hosts."""
+
     def __init__(self, near: _BareAgent, far: _BareAgent) -> None:
         self._near = near
         self._far = far
 
+    async def fill(self, keys: int, value: str) -> None:
+        """Give so many keys a value, at each host."""
+        for agent in (self._near, self._far):
+            await agent.call("fill", keys, value)
+
+    async def send_all(self) -> None:
+        """Have the one host send the other its whole state."""
+        await self._near.call("send all")
+
     async def send(self, key: str, value: str) -> None:
+        """See :class:`benchmarks.rivals.documents.Line`."""
         await self._near.call("set", key, value)
 
     async def heard(self) -> None:
+        """See :class:`benchmarks.rivals.documents.Line`."""
         await self._far.event.wait()
         self._far.event.clear()
 

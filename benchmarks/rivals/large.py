@@ -1,16 +1,19 @@
-"""What many keys cost: memory, a restart, and a write beside so many others; of crdtsync alone."""
+"""What many keys cost: memory, a restart, and a write beside so many others; the last also a bare server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from random import Random
 from statistics import median
 from time import monotonic
+from typing import NamedTuple, Protocol
 
 from benchmarks.daemons import Daemon, Daemons
 from benchmarks.gauges import percentile
+from benchmarks.rivals.floors import BareRows
 from benchmarks.rivals.measures import IN_FLIGHT, KEYS, VALUE, Figure, Figures
 from benchmarks.rivals.processes import cpu_ns, rss_bytes
 from crdtsync.client import AsyncClient
@@ -49,7 +52,9 @@ async def measure(many: int = MANY, most: int = MOST, writes: int = 2000, restar
         async with _client(large) as client:
             await fill(client, many, most)
         key_bytes = (rss_bytes(large.pid) - before_bytes) / (most - KEYS)
-        growth = await _growth(small, large, most, writes)
+        async with _client(small) as few_client, _client(large) as many_client:
+            few, lots = _Written(few_client, small.pid, KEYS), _Written(many_client, large.pid, most)
+            growth = await _growth(few, lots, writes)
         found[restart_of(MOST)] = await _restarts(large, 1)
         return {**found, KEY_MEMORY: key_bytes, **growth}
 
@@ -90,30 +95,54 @@ async def _first_read(daemon: Daemon) -> None:
             return
 
 
-async def _growth(small: Daemon, large: Daemon, most: int, writes: int) -> Figures:
+async def floor(directory: Path, most: int = MOST, writes: int = 2000) -> Figures:
+    """The growth of bare servers that write the daemon's rows."""
+    async with AsyncExitStack() as stack:
+
+        async def filled(keys: int) -> _Written:
+            server = BareRows()
+            await server.start(directory / str(keys))
+            stack.push_async_callback(server.stop)
+            await server.connect()
+            await server.fill(keys, VALUE)
+            return _Written(server, server.pid, keys)
+
+        return await _growth(await filled(KEYS), await filled(most), writes)
+
+
+class _Client(Protocol):
+    async def set(self, key: str, value: str) -> object: ...
+
+
+class _Written(NamedTuple):
+    client: _Client
+    pid: int | None
+    keys: int
+
+
+async def _growth(few: _Written, many: _Written, writes: int) -> Figures:
     """By how much a write to one of many keys takes longer than to one of few."""
     cpu: tuple[list[float], list[float]] = ([], [])
     times: tuple[list[float], list[float]] = ([], [])
     random = Random(0)
-    async with _client(small) as few, _client(large) as many:
-        for _ in range(TURNS):
-            for place, (client, daemon, keys) in enumerate(((few, small, KEYS), (many, large, most))):
-                numbers = iter([random.randrange(keys) for _ in range(writes)])
-                before_ns = cpu_ns(daemon.pid)
-                await asyncio.gather(*(_write(client, numbers) for _ in range(IN_FLIGHT)))
-                cpu[place].append((cpu_ns(daemon.pid) - before_ns) / writes)
-                found = []
-                for _ in range(max(1, writes // 4)):
-                    start_s = monotonic()
-                    await client.set(f"k{random.randrange(keys)}", VALUE)
-                    found.append(monotonic() - start_s)
-                times[place].append(percentile(found, 0.5))
+    for _ in range(TURNS):
+        for place, (client, pid, keys) in enumerate((few, many)):
+            numbers = iter([random.randrange(keys) for _ in range(writes)])
+            before_ns = cpu_ns(pid)
+            await asyncio.gather(*(_write(client, numbers) for _ in range(IN_FLIGHT)))
+            cpu[place].append((cpu_ns(pid) - before_ns) / writes)
+            found = []
+            for _ in range(max(1, writes // 4)):
+                start_s = monotonic()
+                await client.set(f"k{random.randrange(keys)}", VALUE)
+                found.append(monotonic() - start_s)
+            times[place].append(percentile(found, 0.5))
     return {
         GROWTH_CPU: median(cpu[1]) / median(cpu[0]),
         GROWTH_P50: median(times[1]) / median(times[0]),
     }
 
 
-async def _write(client: AsyncClient, numbers: Iterator[int]) -> None:
+async def _write(client: _Client, numbers: Iterator[int]) -> None:
     for number in numbers:
         await client.set(f"k{number}", VALUE)

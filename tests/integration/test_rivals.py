@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+import tempfile
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +29,8 @@ ROOT = Path(__file__).parents[2]
 def test_it_measures_crdtsync_beside_redis(tmp_path: Path) -> None:
     if shutil.which("redis-server") is None and (os.geteuid() != 0 or shutil.which("apt-get") is None):
         pytest.skip("needs redis-server, or root and apt-get to install it")
-    systems = ["--system", "crdtsync", "--system", "redis", "--system", "bare", "--out", str(tmp_path)]
+    systems = ["--system", "crdtsync", "--system", "redis", "--system", "bare", "--system", "bare-rows"]
+    systems += ["--out", str(tmp_path)]
     amount = ["--rounds", "1", "--writes", "40", "--kill-after", "0.1", "--missed", "0"]
     amount += ["--keys", "1200", "--overwrites", "1200", "--agents", "0", "--edits", "0", "--wait", "0"]
     done = subprocess.run(
@@ -37,15 +40,34 @@ def test_it_measures_crdtsync_beside_redis(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     stores = {"crdtsync", "Redis always", floors.Bare.name}
-    for figure in (measures.WRITE_P99, measures.WRITES, measures.READ_P99, measures.RESTART, measures.CROWD_P99):
+    assert found[measures.RESTART.name].keys() == stores
+    stores.add(floors.BareRows.name)
+    for figure in (measures.WRITE_P99, measures.WRITES, measures.READ_P99, measures.SERVER_CPU, measures.CROWD_P99):
         assert found[figure.name].keys() == stores
         assert all(value > 0 for value in found[figure.name].values())
+    assert found[large.GROWTH_CPU.name].keys() == {"crdtsync", floors.BareRows.name}
     assert found[measures.LOST_BY_KILL.name]["crdtsync"] == 0
     assert found[large.restart_of(large.MOST).name]["crdtsync"] > 0
     assert found[overwritten.LIVE.name]["crdtsync"] == 1
     assert len(found[measures.DISTANCE_P99.name]) == 3
     assert "crdtsync" in (tmp_path / "rivals.md").read_text()
     assert (tmp_path / "rivals-1.svg").read_text().startswith("<svg")
+
+
+async def test_a_bare_server_stores_the_state_of_another() -> None:
+    with tempfile.TemporaryDirectory(prefix="rival-", ignore_cleanup_errors=True) as directory:  # a short path
+        async with asyncio.timeout(60), floors.BareLine().line(Path(directory)) as pair:
+            await pair.fill(3, "old")
+            await pair.heard()
+            await pair.send("k1", "new")
+            await pair.heard()
+            await pair.send_all()
+            await pair.heard()
+        with closing(sqlite3.connect(Path(directory) / "far" / "crdtsync.db")) as db:
+            live = db.execute("SELECT key FROM entries WHERE position IS NULL ORDER BY key").fetchall()
+            dead = db.execute("SELECT key FROM entries WHERE position IS NOT NULL").fetchall()
+    assert live == [("k0",), ("k1",), ("k2",)]
+    assert len(dead) == 4  # the state takes the place of all that was there
 
 
 async def test_a_step_that_ignores_its_end_is_told_and_left() -> None:
@@ -136,7 +158,7 @@ def test_the_page_tells_each_target_with_its_ratio_and_why_it_is_missed() -> Non
     assert "| write to event over two hosts, beside two bare servers | ≤ 1.3× | 2× | **missed** |" in text
     beside = "| write to event over two hosts, beside y-websocket | ≤ 1.5× | 3.6× "
     assert f"{beside}| below the floor, a bare server: 1.8× |" in text
-    assert "| durable writes a second, 16 in flight | ≥ 1× | 0.5× | **missed** |" in text
+    assert "| durable writes a second, 16 in flight | ≥ 1× | 0.5× | **missed**, a bare server: 1.5× |" in text
     assert "- **durable write, one client**: Floor" in text
     assert "| catch-up after 20,000 missed appends | 30,000 | changes/s |" in text
     less = command.shortened(command.Options(keys=1500, overwrites=0))
