@@ -14,7 +14,7 @@ from crdtsyncd import terminal
 from crdtsyncd.cli.params import AGENT_NAME, DURATION, SPACE_NAME, TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # An argument that looks like an option to click but is a number: `crdtsync set temperature -5`.
 _NEGATIVE_NUMBER = re.compile(r"-(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -197,6 +197,26 @@ class StateGroup(click.Group):
             ctx.exit(USAGE)
         return super().parse_args(ctx, args)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """The names, in the order in which the commands are declared: that in which one needs them."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the commands, each with a sentence."""
+        self.write_commands(ctx, formatter, {"Commands": self.list_commands(ctx)})
+
+    def write_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter, sections: Mapping[str, Iterable[str]]
+    ) -> None:
+        """Show each section with the whole first sentence of each of its commands."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, names in sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(width), one.get_short_help_str(1_000)) for name, one in commands if one]
+                )
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -252,13 +272,8 @@ class LazyGroup(StateGroup):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show each section with a line for each of its commands."""
-        width = max(len(name) for name in self._places)
-        for title, places in self.sections.items():
-            commands = [(name, self.get_command(ctx, name)) for name in places]
-            with formatter.section(title):
-                lines = [(name.ljust(width), command.get_short_help_str(80)) for name, command in commands if command]
-                formatter.write_dl(lines)
+        """Show the commands by section."""
+        self.write_commands(ctx, formatter, self.sections)
 
 
 def state_command(name: str, **kwargs: Any) -> Callable[[Callable[..., Any]], StateCommand]:  # Any: as click's

@@ -105,6 +105,14 @@ def test_a_group_without_a_command_shows_its_help_as_it_is_and_has_done_nothing(
     assert "\n  " in result.err, "with its lines"
 
 
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_help_of_a_group_cuts_no_sentence(crdtsync, name):
+    told = crdtsync(name, "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
+    rows = [line.split(maxsplit=1) for line in told.splitlines() if line[2] != " "]
+    assert [row[0] for row in rows] == [*_group(name).commands], "in the order in which one needs them"
+    assert not [line for line in told.splitlines() if "..." in line]
+
+
 def test_a_program_is_told_which_commands_a_group_has(crdtsync):
     result = crdtsync("--json", "cluster")
     assert (result.status, json.loads(result.err)["error"]["code"]) == (2, "usage")
