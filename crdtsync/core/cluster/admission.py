@@ -386,8 +386,9 @@ class Admission:
             gone = [g for g in self.membership.removed.values() if g.name == wanted or g.node.startswith(wanted)]
             if gone:
                 return {"node": gone[0].node, "name": gone[0].name, "members": len(self.membership.members)}
-            names = ", ".join(member.name for member in members) or "none: crdtsync cluster init begins a cluster"
-            raise InvalidRequest(f"there is no member {wanted!r}; the members are {names}")
+            names = ", ".join(member.name for member in members)
+            there = f"the members are {names}" if names else "this node belongs to no cluster yet"
+            raise InvalidRequest(f"there is no member {wanted!r}: {there}")
         member = found[0]
         if member.node == self._identity.node:
             raise InvalidRequest("a node does not remove itself: ask another member to, then stop this one")

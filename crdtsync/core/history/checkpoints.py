@@ -181,7 +181,8 @@ class Checkpoints:
             record for entry in self._replica.entries.held(CHECKPOINT_PREFIX + name) if (record := record_of(entry))
         ]
         if not found:
-            raise InvalidRequest(f"there is no checkpoint {name} in space {self._replica.name}")
+            where = f"in space {self._replica.name}"
+            raise InvalidRequest(f"there is no checkpoint {name} {where}: see crdtsync checkpoint list")
         if len(found) > 1:
             raise InvalidRequest(
                 f"the checkpoint {name} was made {len(found)} times at once, on several hosts: delete it, and make it "

@@ -122,7 +122,7 @@ class AsyncCheckpointMethods(AsyncMethods):
         """
         found = [each.name for each in await self.checkpoints(timeout=timeout)]
         if name not in found:
-            raise InvalidRequest(f"there is no checkpoint {name} in space {self.space}")
+            raise InvalidRequest(f"there is no checkpoint {name} in space {self.space}: see crdtsync checkpoint list")
         verified = await self._verify(name, progress, timeout)
         for older in reversed(found[: found.index(name)] if verified.damaged else []):
             with suppress(TooOld):

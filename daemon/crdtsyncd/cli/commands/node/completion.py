@@ -8,9 +8,9 @@ from crdtsyncd.cli.show import output
 
 
 @state_command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(_: Settings, shell: str) -> None:
-    """Print what lets a shell complete commands, keys and names.
+    """Print what lets a shell complete commands, keys and names. SHELL is bash, zsh or fish.
 
     \b
     Examples:

@@ -29,12 +29,12 @@ def metrics(settings: Settings) -> None:
 
 
 @state_command("log-level")
-@click.argument("level", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
+@click.argument("level", metavar="[LEVEL]", required=False, type=click.Choice(["debug", "info", "warning", "error"]))
 def log_level(settings: Settings, level: str | None) -> None:
     """Show what the daemon logs, or change it for now.
 
-    It holds until the daemon reads its settings again. LEVEL is the least severe kind of event that is logged. For
-    good it is the setting log_level.
+    It holds until the daemon reads its settings again. LEVEL is the least severe kind of event that is logged: debug,
+    info, warning or error. For good it is the setting log_level.
 
     \b
     Examples:

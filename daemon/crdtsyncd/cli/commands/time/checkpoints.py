@@ -86,7 +86,7 @@ def show(settings: Settings, name: str) -> None:
     with connect(settings) as client:
         found = [each for each in client.checkpoints() if each.name == name]
     if not found:
-        raise absent(f"there is no checkpoint {name!r}")
+        raise absent(f"there is no checkpoint {name!r}: see crdtsync checkpoint list")
     for each in found:
         fields = asdict(each)
         if settings.json:
@@ -110,7 +110,7 @@ def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """
     with connect(settings) as client:
         if not client.delete_checkpoint(name, w=w):
-            raise absent(f"there is no checkpoint {name!r}")
+            raise absent(f"there is no checkpoint {name!r}: see crdtsync checkpoint list")
         output.result(settings, client.last_token or "", {"token": client.last_token})
 
 
