@@ -593,7 +593,10 @@ def test_a_fleet_sees_follows_and_searches_each_others_sessions(fleet: Fleet, pa
     with fleet.ann.start("session", "watch", CLAUDE_ID, "--json") as watch:
         watch.event()
         wait_until(lambda: [one["now"] for one in fleet.bob.json("session", "ls", "--where", "--json")] == [True])
-        assert f"now  {getuser()}@{pair[0].name}:{ann.work}  1 turn  fix" in fleet.bob.ok("session", "ls", "--where")
+        head, row = fleet.bob.ok("session", "ls", "--where").splitlines()
+        assert head.split() == ["SESSION", "AGENT", "SAVED", "TURNS", "BY", "TITLE", "IN"]
+        assert row.split()[:5] == [CLAUDE_ID, "claude-code", "now", "1", f"{getuser()}@{pair[0].name}"]
+        assert row.endswith(f"  {ann.work}")
         with fleet.bob.start("session", "follow", CLAUDE_ID[:8], "--json") as follow:
             assert [follow.event()["type"] for _ in range(3)] == ["Text", "Call", "Result"]
             with ann.claude.open("ab") as file:
@@ -754,7 +757,7 @@ def test_the_command_line(daemon: Daemon, ann: Home, bob: Home, tmp_path: Path):
     assert "0 new lines" in run("session", "save", CLAUDE_ID[:5]).out
     assert "not written" not in run("session", "load", CLAUDE_ID, "--dry-run").out
     assert run("session", "save", "--latest", "--from", "codex").status == 0
-    assert len(run("session", "ls").out.splitlines()) == 2
+    assert len(run("session", "ls", "--json").out.splitlines()) == 2
     assert "User: write the docs" in run("session", "show", CODEX_ID[:8]).out
     old = CODEX_ID.replace("2", "3")
     ann.codex.with_name(f"rollout-2025-05-20T10-00-00-{old}.jsonl").write_bytes(line(id=old) + line(type="message"))

@@ -13,7 +13,7 @@ from crdtsyncd.cli.errors import FILE, CommandFailed
 from crdtsyncd.wording import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from crdtsyncd.cli.command import Settings
 
@@ -83,6 +83,18 @@ def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None
     """Print what a command has done: one word for people and scripts, or with ``--json`` all of it."""
     for part in [record(fields)] if settings.json else plain.split("\n"):
         line(part)
+
+
+def lines(settings: Settings, found: Iterable[tuple[str, Mapping[str, object]]], nothing: str) -> None:
+    """Print what a command has found, a line each, or with ``--json`` an object a line. Of ``nothing`` only a person is
+    told, beside the result: a script reads as many lines as there are.
+    """
+    is_empty = True
+    for plain, fields in found:
+        is_empty = False
+        line(record(fields) if settings.json else plain)
+    if is_empty and not settings.json:
+        warning(nothing)
 
 
 def done(settings: Settings, fields: Mapping[str, object]) -> None:

@@ -76,7 +76,7 @@ def search(settings: Settings, words: tuple[str, ...], limit: int, **scope: Any)
 
     with connect(settings) as client:
         found = Memory(client).search(" ".join(words), limit=limit, **_whose(scope))["results"]
-        _print(settings, found or _readable(client, scope))
+        _print(settings, found or _readable(client, scope), "no memory speaks of that")
 
 
 @memory.command("list")
@@ -93,7 +93,7 @@ def list_(settings: Settings, limit: int, **scope: Any) -> None:
 
     with connect(settings) as client:
         found = Memory(client).get_all(limit=limit, **_whose(scope))["results"]
-        _print(settings, found or _readable(client, scope))
+        _print(settings, found or _readable(client, scope), "nothing is remembered: crdtsync memory add remembers it")
 
 
 @memory.command("get")
@@ -192,10 +192,11 @@ def _readable(client: Client, scope: dict[str, Any]) -> list[Mapping[str, Any]]:
     return []
 
 
-def _print(settings: Settings, found: Iterable[Mapping[str, Any]]) -> None:
-    for one in found:
-        plain = f"{one['id']} ({one['agent']}, {one['created_at'][:10]}): {one['memory']}"
-        output.line(output.record(one) if settings.json else plain)
+def _print(settings: Settings, found: Iterable[Mapping[str, Any]], nothing: str) -> None:
+    output.lines(
+        settings, ((f"{one['id']} ({one['agent']}, {one['created_at'][:10]}): {one['memory']}", one) for one in found),
+        nothing,
+    )  # fmt: skip
 
 
 def _no(memory_id: str) -> Exception:

@@ -13,6 +13,8 @@ from crdtsyncd.cli.show import output
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from crdtsync.context.search.index import Found
+
 
 @state_command("search")
 @click.argument("words", nargs=-1, required=True, type=TEXT)
@@ -40,10 +42,11 @@ def search(
         raise click.UsageError(f"--since takes a time or how long ago, such as 2h, not {since!r}.")
     with connect(settings) as client:
         found = Search(client, meaning=meaning).search(" ".join(words), since=since, **wanted)
-    for one in found:
-        time = one.time.isoformat(timespec="seconds").replace("+00:00", "Z") if one.time else None
-        if settings.json:
-            fields = {"key": one.key, "kind": one.kind, "agent": one.agent, "time": time}
-            output.line(output.record({**fields, "snippet": one.snippet, "score": round(one.score, 3)}))
-        else:
-            output.line(f"{one.key} ({one.agent}, {time}): {one.snippet}")
+    output.lines(settings, map(_shown, found), f"nothing speaks of {' '.join(words)}")
+
+
+def _shown(hit: Found) -> tuple[str, dict[str, object]]:
+    time = hit.time.isoformat(timespec="seconds").replace("+00:00", "Z") if hit.time else None
+    known: dict[str, object] = {"key": hit.key, "kind": hit.kind, "agent": hit.agent, "time": time}
+    told = {**known, "snippet": hit.snippet, "score": round(hit.score, 3)}
+    return f"{hit.key} ({hit.agent}, {time}): {hit.snippet}", told

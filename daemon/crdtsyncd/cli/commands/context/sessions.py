@@ -22,7 +22,8 @@ from crdtsyncd.cli.show.session_lines import (
     print_texts,
     saved_fields,
 )
-from crdtsyncd.wording import counted, rfc3339
+from crdtsyncd.cli.show.tables import Column, show_rows
+from crdtsyncd.wording import ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 HOOK_TIMEOUT_S = 10.0  # a user waits
 _HOOKED = ("claude-code", "codex")
 _AGENTS = (*_HOOKED, "gemini-cli", "opencode")
+COLUMNS = (
+    Column("SESSION", lambda row: str(row["id"])),
+    Column("AGENT", spare=1),
+    Column("SAVED", lambda row: "now" if row.get("now") else ago(row["time"])),
+    Column("TURNS", is_number=True, spare=4),
+    Column("BY", lambda row: f"{row['user']}@{row['node']}", spare=2),
+)
+TITLE = (Column("TITLE", folds=True),)
+WHERE = (Column("TITLE", folds=True, spare=3), Column("IN", lambda row: str(row["cwd"]), folds=True))
 _session_argument = click.argument("session", metavar="ID", type=TEXT)
 _way = click.option(
     "--way", metavar="N", type=click.IntRange(1), default=1,
@@ -107,6 +117,96 @@ def watch(settings: Settings, session: str | None, latest: bool, program: str | 
         for result in sessions.watch(session, agent=program):
             print_saved(settings, result)
             output.flush()
+
+
+@session.command("ls")
+@click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
+def ls(settings: Settings, where: bool) -> None:
+    """Print the sessions of all hosts that are saved, the newest first.
+
+    With --where the time is "now" while somebody lets session watch follow it, on whatever host. Turns are all that a
+    person began, also those that the agent has left or no longer sees.
+
+    \b
+    Example:
+      crdtsync session ls --where
+    """
+    from crdtsync.sessions import Sessions, fleet
+
+    with connect(settings) as client:
+        now = fleet.followed(client) if where else set()
+        found = Sessions(client).ls()
+    rows = [{**saved_fields(saved), **({"now": saved.id in now} if where else {})} for saved in found]
+    nothing = "no saved sessions: crdtsync session save --latest saves one"
+    show_rows(settings, (*COLUMNS, *(WHERE if where else TITLE)), rows, nothing)
+
+
+@session.command("show")
+@_session_argument
+@click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
+@click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
+@_way
+def show(settings: Settings, session: str, turns: str | None, file: str | None, way: int) -> None:
+    """Print what was said and done in a saved session, by turns; with --json what is known of it.
+
+    \b
+    Example:
+      crdtsync session show f6c34a6a --turns 3-5
+    """
+    from crdtsync.sessions.conversation.show import shown
+
+    with _sessions(settings) as sessions:
+        saved = sessions.get(session)
+        if settings.json:
+            output.line(output.record(saved_fields(saved)))
+            return
+        if file is not None:
+            if file not in saved.files:
+                raise absent(f"session {saved.id} has no file {file}: show --json names them")
+            for piece in sessions.files(saved)[file]:
+                output.write(piece.content)
+            return
+        print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
+
+
+@session.command("log")
+@_session_argument
+def log(settings: Settings, session: str) -> None:
+    """Print a saved session a turn a line: its number, when it began, its calls, and what was asked for.
+
+    \b
+    Example:
+      crdtsync session log f6c34a6a
+    """
+    from crdtsync.sessions.conversation.show import logged
+
+    with _sessions(settings) as sessions:
+        print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
+
+
+@session.command("diff")
+@_session_argument
+@click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
+def diff(settings: Settings, session: str, other: str | None) -> None:
+    """Print what a saved session changed in files, or what was said and done in OTHER and not in it, as a diff.
+
+    \b
+    Example:
+      crdtsync session diff f6c34a6a
+      crdtsync session diff f6c34a6a 019a77c2
+    """
+    from difflib import unified_diff
+
+    from crdtsync.sessions.conversation.show import edited, shown
+
+    with _sessions(settings) as sessions:
+        if other is None:
+            print_texts(edited(sessions.conversation(session)))
+            return
+        left, right = sessions.get(session).id, sessions.get(other).id
+        one, two = ([line for text in shown(sessions.conversation(name)) for line in text.splitlines()]
+                    for name in (left, right))  # fmt: skip
+        print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
 
 
 @session.command("load")
@@ -201,20 +301,6 @@ def exclude(settings: Settings, session: str, turns: str) -> None:
         print_excluded(settings, sessions.exclude(session, turns))
 
 
-@session.command("rewind")
-@_session_argument
-@click.argument("turn", metavar="TURN", type=click.IntRange(0))
-def rewind(settings: Settings, session: str, turn: int) -> None:
-    """Go back to the end of a turn: later ones are excluded, and session branch goes on from there.
-
-    \b
-    Example:
-      crdtsync session rewind f6c34a6a 12
-    """
-    with _sessions(settings) as sessions:
-        print_excluded(settings, sessions.rewind(session, turn))
-
-
 @session.command("include")
 @_session_argument
 @click.argument("turns", metavar="N[-M]", type=TEXT)
@@ -227,6 +313,20 @@ def include(settings: Settings, session: str, turns: str) -> None:
     """
     with _sessions(settings) as sessions:
         print_excluded(settings, sessions.include(session, turns))
+
+
+@session.command("rewind")
+@_session_argument
+@click.argument("turn", metavar="TURN", type=click.IntRange(0))
+def rewind(settings: Settings, session: str, turn: int) -> None:
+    """Go back to the end of a turn: later ones are excluded, and session branch goes on from there.
+
+    \b
+    Example:
+      crdtsync session rewind f6c34a6a 12
+    """
+    with _sessions(settings) as sessions:
+        print_excluded(settings, sessions.rewind(session, turn))
 
 
 @session.command("brief")
@@ -248,35 +348,6 @@ def brief(settings: Settings, session: str, budget_tokens: int, model: str | Non
     with _sessions(settings) as sessions:
         text = sessions.brief(session, budget_tokens=budget_tokens, model=model)
     output.result(settings, text, {"brief": text})
-
-
-def _check_here(session: str | None, latest: bool) -> None:
-    if latest == (session is not None):
-        raise click.UsageError("give the ID of a session, or --latest.")
-
-
-@session.command("ls")
-@click.option("--where", is_flag=True, help="With the directory, and who is at work now.")
-def ls(settings: Settings, where: bool) -> None:
-    """Print the sessions of all hosts that are saved, the newest first.
-
-    With --where the time is "now" while somebody lets session watch follow it, on whatever host. Turns are all that a
-    person began, also those that the agent has left or no longer sees.
-
-    \b
-    Example:
-      crdtsync session ls --where
-    """
-    from crdtsync.sessions import Sessions, fleet
-
-    with connect(settings) as client:
-        now = fleet.followed(client) if where else set()
-        for saved in Sessions(client).ls():
-            time = "now" if saved.id in now else rfc3339(saved.time) if saved.time else "-"
-            place = f"{saved.user}@{saved.node}{f':{saved.cwd}' if where else ''}"
-            said = f"{saved.id}  {saved.agent}  {time}  {place}  {counted(saved.turns, 'turn')}  {saved.title}"
-            fields = {**saved_fields(saved), **({"now": saved.id in now} if where else {})}
-            output.line(output.record(fields) if settings.json else said)
 
 
 @session.command("follow")
@@ -303,44 +374,28 @@ def follow(settings: Settings, session: str) -> None:
             output.flush()
 
 
-@session.command("diff")
-@_session_argument
-@click.argument("other", metavar="[OTHER]", type=TEXT, required=False)
-def diff(settings: Settings, session: str, other: str | None) -> None:
-    """Print what a saved session changed in files, or what was said and done in OTHER and not in it, as a diff.
+@session.command("receive")
+def receive(settings: Settings) -> None:
+    """Let sessions be handed over to you on this host, from others, until Ctrl-C.
+
+    Whoever may write the keys session-moves/HOST/USER/** can put new sessions where your agents look for them.
 
     \b
     Example:
-      crdtsync session diff f6c34a6a
-      crdtsync session diff f6c34a6a 019a77c2
+      crdtsync session receive
     """
-    from difflib import unified_diff
+    import getpass
 
-    from crdtsync.sessions.conversation.show import edited, shown
+    from crdtsync.sessions import fleet
 
-    with _sessions(settings) as sessions:
-        if other is None:
-            print_texts(edited(sessions.conversation(session)))
-            return
-        left, right = sessions.get(session).id, sessions.get(other).id
-        one, two = ([line for text in shown(sessions.conversation(name)) for line in text.splitlines()]
-                    for name in (left, right))  # fmt: skip
-        print_texts(unified_diff(one, two, left, right, n=1, lineterm=""))
+    user = getpass.getuser()
+    with connect(settings) as client, client.present(role=fleet.RECEIVER, status=user):
 
+        def print_it(done: HandedOver) -> None:
+            print_handed_over(settings, done, dry_run=not Path(done.path).exists())
+            output.flush()
 
-@session.command("log")
-@_session_argument
-def log(settings: Settings, session: str) -> None:
-    """Print a saved session a turn a line: its number, when it began, its calls, and what was asked for.
-
-    \b
-    Example:
-      crdtsync session log f6c34a6a
-    """
-    from crdtsync.sessions.conversation.show import logged
-
-    with _sessions(settings) as sessions:
-        print_texts(logged(sessions.conversation(session), sessions.excluded(session)))
+        fleet.receiver(client, user, print_it).run()
 
 
 @session.command("share")
@@ -373,58 +428,6 @@ def prune(settings: Settings, older_s: float | None, bytes_max: int | None, *, a
     with _sessions(settings) as sessions:
         for saved in sessions.prune(older_s, bytes_max, always=always):
             output.result(settings, f"{saved.id}  {saved.title}", {"id": saved.id})
-
-
-@session.command("receive")
-def receive(settings: Settings) -> None:
-    """Let sessions be handed over to you on this host, from others, until Ctrl-C.
-
-    Whoever may write the keys session-moves/HOST/USER/** can put new sessions where your agents look for them.
-
-    \b
-    Example:
-      crdtsync session receive
-    """
-    import getpass
-
-    from crdtsync.sessions import fleet
-
-    user = getpass.getuser()
-    with connect(settings) as client, client.present(role=fleet.RECEIVER, status=user):
-
-        def print_it(done: HandedOver) -> None:
-            print_handed_over(settings, done, dry_run=not Path(done.path).exists())
-            output.flush()
-
-        fleet.receiver(client, user, print_it).run()
-
-
-@session.command("show")
-@_session_argument
-@click.option("--turns", metavar="N[-M]", type=TEXT, help="Only these turns.")
-@click.option("--file", metavar="NAME", type=TEXT, help="This file, as the agent wrote it: main, or one beside it.")
-@_way
-def show(settings: Settings, session: str, turns: str | None, file: str | None, way: int) -> None:
-    """Print what was said and done in a saved session, by turns; with --json what is known of it.
-
-    \b
-    Example:
-      crdtsync session show f6c34a6a --turns 3-5
-    """
-    from crdtsync.sessions.conversation.show import shown
-
-    with _sessions(settings) as sessions:
-        saved = sessions.get(session)
-        if settings.json:
-            output.line(output.record(saved_fields(saved)))
-            return
-        if file is not None:
-            if file not in saved.files:
-                raise absent(f"session {saved.id} has no file {file}: show --json names them")
-            for piece in sessions.files(saved)[file]:
-                output.write(piece.content)
-            return
-        print_texts(shown(sessions.conversation(saved.id, way), turns, sessions.excluded(saved.id)))
 
 
 @session.command("drop")
@@ -482,6 +485,11 @@ def hook(settings: Settings, program: str) -> None:
         raise CommandFailed(error.message, status=ABSENT, code=error.code) from error
     if text:
         output.whole(f"{text}\n".encode())
+
+
+def _check_here(session: str | None, latest: bool) -> None:
+    if latest == (session is not None):
+        raise click.UsageError("give the ID of a session, or --latest.")
 
 
 def _is_up(settings: Settings) -> bool:

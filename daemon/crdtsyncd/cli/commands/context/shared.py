@@ -95,8 +95,8 @@ def ls(settings: Settings) -> None:
     from crdtsync.context import SharedContext
 
     with connect(settings) as client:
-        for key in SharedContext(client).keys():  # noqa: SIM118  # it is no dict
-            output.line(output.record({"key": key}) if settings.json else key)
+        found = SharedContext(client).keys()
+    output.lines(settings, ((key, {"key": key}) for key in found), "nothing was put: crdtsync context put puts it")
 
 
 @context.command("stats")

@@ -175,8 +175,8 @@ def list_(settings: Settings) -> None:
     from crdtsync.context import Views
 
     with connect(settings) as client:
-        for name in Views(client).names():
-            output.line(output.record({"name": name}) if settings.json else name)
+        found = Views(client).names()
+    output.lines(settings, ((name, {"name": name}) for name in found), "no views: crdtsync view define makes one")
 
 
 @view.command("drop")
