@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.reads import as_of, checkpoint_check
 from crdtsync.core.sync import repair
 from crdtsync.wire.codec import pack, unpack
@@ -173,6 +173,33 @@ def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch
     assert max(taken) <= 400 - 100
 
 
+def test_what_was_found_of_the_past_is_put_in_order_a_slice_a_turn(node, monkeypatch):
+    """With 20,000 elements in two keys the last turn of a restore took 140 ms."""
+    monkeypatch.setattr(as_of, "SLICE_ADDED", 50)
+    ann = node.agent("ann")
+    for start in range(0, 400, 100):
+        ann.do("batch", ops=[["append", {"key": "log", "value": pack(n)}] for n in range(start, start + 100)])
+    ann.do("checkpoint_set", name="c")
+    node.turn()
+    added: list[Entry] = []
+
+    class Counted(Entries):
+        def add(self, entry: Entry) -> None:
+            added.append(entry)
+            super().add(entry)
+
+    monkeypatch.setattr(as_of, "Entries", Counted)
+    for send, name, args in ((ann.send, "log", {"key": "log"}), (ann.write, "restore", {"prefix": "log"})):
+        added.clear()
+        request = send(name, at="checkpoint:c", **args)
+        per_turn = []
+        while request not in ann.replies:
+            before = len(added)
+            node.turn()
+            per_turn.append(len(added) - before)
+        assert max(per_turn) <= 50 < len(added) == 400
+
+
 def test_values_that_are_gone_are_read_a_few_a_turn(node, monkeypatch):
     """50 of 1 MiB were read and hashed in one."""
     ann = node.agent("ann")
@@ -330,14 +357,14 @@ def test_what_picks_keys_of_the_past_goes_by_pages_too(node, monkeypatch, how):
         ann.delete(f"d{n // 50}/{n:03}")
     ann.set("d1/new", 1)
     sizes: list[int] = []
-    entries = as_of.Collecting.entries
+    past_replica = as_of.past_replica
 
-    def counted(self: as_of.Collecting) -> Any:
-        found = entries(self)
-        sizes.append(found.key_count)
-        return found
+    def counted(*args: Any) -> Any:
+        past = past_replica(*args)
+        sizes.append(past.entries.key_count)
+        return past
 
-    monkeypatch.setattr(as_of.Collecting, "entries", counted)
+    monkeypatch.setattr(as_of, "past_replica", counted)
     monkeypatch.setattr(as_of, "WINDOW_ROWS", 5)
     assert listed(at="checkpoint:c") == shown
     assert max(sizes) <= 2 * 21
