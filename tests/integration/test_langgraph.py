@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,11 @@ def test_the_example_of_the_redis_saver_runs_with_its_line_changed(pair: Cluster
 def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
     run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
     is_brought_over(daemon, tmp_path, "langgraph-sqlite", str(tmp_path / "kept.sqlite"))
+    with closing(sqlite3.connect(tmp_path / "kept.sqlite")) as kept, kept:
+        newest = "(SELECT max(checkpoint_id) FROM checkpoints)"
+        kept.execute(f"UPDATE checkpoints SET checkpoint = NULL WHERE checkpoint_id = {newest}")
+    told = bring(daemon, tmp_path, "langgraph-sqlite", "kept.sqlite", "--prefix", "again")
+    assert told == "2 created, 0 unchanged, 1 left out\n"
     (tmp_path / "other").write_text("no database" * 1000)
     assert "is no database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
     (tmp_path / "empty").touch()

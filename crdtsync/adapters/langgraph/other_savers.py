@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Iterable
 from copy import copy
 from itertools import groupby
 from operator import itemgetter
@@ -12,12 +13,16 @@ import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from crdtsync.adapters.langgraph.checkpoints import CHECKPOINTS, VALUES, Layout, config_of, place_of
+from crdtsync.errors import CrdtSyncError, InvalidRequest, InvalidValue, TooLarge
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
     from crdtsync.adapters.redaction import Rule
     from crdtsync.client import Client
+
+log = logging.getLogger(__name__)
 
 
 def bring_over(
@@ -28,12 +33,15 @@ def bring_over(
     dry_run: bool = False,
     limit: int | None = None,
     redact: Rule | None = None,
-) -> Generator[bool, None, None]:
+    configs: Iterable[RunnableConfig] | None = None,
+) -> Generator[bool | None, None, None]:
     """Copy the checkpoints of any checkpointer of LangGraph, with what tasks have written after each.
 
     Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
-    half-way can be repeated. With ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists
-    10,000 without it. ``redact`` is a rule for texts, as a checkpointer takes it.
+    half-way can be repeated. None: it cannot be read or stored, and was left out, with a warning in the log. With
+    ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists 10,000 without it. ``redact``
+    is a rule for texts, as a checkpointer takes it. ``configs`` names checkpoints one by one, in place of the list of
+    ``source``, which ends with an error at the first one that cannot be read.
 
     Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
     of a checkpointer with a serializer of its own are made by that.
@@ -45,15 +53,27 @@ def bring_over(
         source = copy(source)
         source.serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
     stored = {key for each in (CHECKPOINTS, VALUES) for key in client.keys(layout.below(each))}
-    for found in source.list(None, limit=limit):
-        place = place_of(found.config)
-        key = layout.key(CHECKPOINTS, *place, found.checkpoint["id"])
-        is_new = key not in stored
+
+    def bring(found: CheckpointTuple) -> bool:
+        place, versions = place_of(found.config), found.checkpoint["channel_versions"]
+        keys = {channel: layout.value_key(*place, channel, version) for channel, version in versions.items()}
+        is_new = layout.key(CHECKPOINTS, *place, found.checkpoint["id"]) not in stored
         if is_new and not dry_run:
-            versions = found.checkpoint["channel_versions"]
-            keys = {channel: layout.value_key(*place, channel, version) for channel, version in versions.items()}
             _copy(saver, found, {channel: versions[channel] for channel in keys if keys[channel] not in stored})
             stored.update(keys.values())
+        return is_new
+
+    for each in source.list(None, limit=limit) if configs is None else configs:
+        is_new = None
+        try:
+            found = source.get_tuple(each) if isinstance(each, dict) else each
+            if found is not None:  # else somebody has removed it just now
+                is_new = bring(found)
+        except Exception as error:
+            if isinstance(error, CrdtSyncError) and not isinstance(error, InvalidRequest | InvalidValue | TooLarge):
+                raise  # it is not about this checkpoint
+            config = each if isinstance(each, dict) else each.config
+            log.warning("the checkpoint %s was left out: %r", config["configurable"], error)
         yield is_new
 
 

@@ -6,6 +6,7 @@ import asyncio
 import operator
 import os
 import zlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -765,7 +766,7 @@ def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, 
         half = bring_over(source, state)
         assert [next(half) for _ in range(3)] == [True] * 3
         half.close()  # the source is locked while it is listed
-        assert sorted(bring_over(source, state)) == [False] * 3 + [True] * (len(wanted) - 3)
+        assert Counter(bring_over(source, state)) == {False: 3, True: len(wanted) - 3}
         assert not any(bring_over(source, state))
     found = [each._replace(pending_writes=sorted(each.pending_writes or [])) for each in saver.list(None)]
     assert found == wanted
@@ -782,6 +783,24 @@ def test_a_rule_is_applied_to_what_is_brought_over(saver: CrdtSaver, state: Clie
     assert found(allowing, thread("t")).checkpoint["channel_values"] == {
         "own": Finding("it is [redacted:github-token:1]"), "password": "[redacted:secret:1]"
     }  # fmt: skip
+
+
+def test_what_is_no_checkpoint_is_not_brought_over(
+    saver: CrdtSaver, state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        names = ["whole", "empty", "of nothing", "unknown", "said by nobody", "x" * 2_000, "last"]
+        configs = [put(source, thread(name), {"a": name}) for name in names]
+        nothing = source.serde.dumps_typed({"a": 1})[1]
+        for name, column, harm in (
+            ("empty", "checkpoint", None), ("of nothing", "checkpoint", nothing), ("unknown", "type", "other"),
+            ("said by nobody", "metadata", b"{"),
+        ):  # fmt: skip
+            source.conn.execute(f"UPDATE checkpoints SET {column} = ? WHERE thread_id = ?", (harm, name))
+        brought = [*bring_over(source, state, configs=configs)]
+    assert brought == [True, None, None, None, None, None, True]
+    assert caplog.text.count("was left out") == 5
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
 
 
 def test_what_is_brought_over_calls_nothing_and_keeps_classes(saver: CrdtSaver, state: Client, tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
 def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's SqliteSaver, whose database FILE is.
 
-    CrdtSaver goes on from there. FILE is only read. It needs the packages that wrote it: langgraph and
-    langgraph-checkpoint-sqlite, in the environment of this command.
+    CrdtSaver goes on from there. FILE is only read. A row that is no checkpoint is told and left out. It needs the
+    packages that wrote it: langgraph and langgraph-checkpoint-sqlite, in the environment of this command.
 
     \b
     Example:
@@ -137,7 +137,10 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)) as database:
             source = SqliteSaver(database)
             source.is_setup = True  # else it makes its tables where it finds none
-            _bring_checkpoints(settings, source, prefix, dry_run=dry_run)
+            names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+            rows = database.execute(f"SELECT {', '.join(names)} FROM checkpoints ORDER BY checkpoint_id DESC")
+            configs = [{"configurable": dict(zip(names, row, strict=True))} for row in rows]
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=configs)
     except sqlite3.DatabaseError as error:
         raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
 
@@ -176,20 +179,19 @@ def _lacking(error: ImportError, package: str) -> CommandFailed:
     return refused_value(f"{error.name} is missing: pip install {package} 'crdtsync[langgraph]'")
 
 
-def _bring_checkpoints(
-    settings: Settings, source: Any, prefix: str, *, dry_run: bool, limit: int | None = None
-) -> None:
+def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run: bool, **which: Any) -> None:
     try:
         from crdtsync.adapters.langgraph import bring_over
     except ImportError as error:
         raise _lacking(error, "langgraph") from None
     counts: Counter[str] = Counter()
     with connect(settings) as client, Progress("checkpoints") as shown:
-        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run, limit=limit):
-            counts["created" if is_new else "unchanged"] += 1
+        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run, **which):
+            counts["left_out" if is_new is None else "created" if is_new else "unchanged"] += 1
             shown.advance()
     fields = {outcome: counts[outcome] for outcome in ("created", "unchanged")}
-    plain = ", ".join(f"{count:,} {outcome}" for outcome, count in fields.items())
+    fields |= {"left_out": counts["left_out"]} if counts["left_out"] else {}
+    plain = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in fields.items())
     output.result(settings, plain + (", if it were done" if dry_run else ""), fields)
 
 
