@@ -59,6 +59,7 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
         redis.zadd("scores", {"m": 1.5, "n": -2})
         redis.xadd("stream", {"field": "value"}, id="1-1")
         redis.set("a\x01b", "a key that cannot be one here")
+        redis.mset({"c/b": "slash", "c:b": "colon", "d/e:f": "either", "d:e/f": "either", "g/h": "alone"})
         redis.mset({f"many:{n}": n for n in range(1_200)})
 
         def run(*options: str) -> tuple[Any, str]:
@@ -67,11 +68,12 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
             return json.loads(done.out), done.err
 
         nothing = {"replaced": 0, "added": 0, "skipped": 0}
-        assert run("--dry-run")[0] == {"created": 1_209, "unchanged": 0, "left_out": 1, **nothing}
+        assert run("--dry-run")[0] == {"created": 1_212, "unchanged": 0, "left_out": 3, **nothing}
         assert state.keys("redis/") == []
         counts, told = run()
-        assert counts == {"created": 1_209, "unchanged": 0, "left_out": 1, **nothing}
-        assert "was left out" in told
+        assert counts == {"created": 1_212, "unchanged": 0, "left_out": 3, **nothing}
+        assert "c/b was left out: redis/c/b is what c:b becomes" in told
+        assert [state.get(f"redis/{key}") for key in ("c/b", "d/e/f", "g/h")] == ["colon", "either", "alone"]
         assert state.get("redis/user/17/name") == "Ada"
         assert state.get("redis/user/17/prefs") == {"a": [1, 2.5]}
         prefs, blob = state.entry("redis/user/17/prefs"), state.get_blob("redis/long")
@@ -88,7 +90,7 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
         assert state.log("redis/stream") == [{"id": "1-1", "fields": {"field": "value"}}]
         state.delete("redis/many/7")  # as if it had been ended half-way
         redis.set("many:8", "changed")
-        assert run()[0] == {**nothing, "created": 1, "unchanged": 1_207, "skipped": 1, "left_out": 1}
+        assert run()[0] == {**nothing, "created": 1, "unchanged": 1_210, "skipped": 1, "left_out": 3}
         assert run("--on-conflict", "set", "--match", "many:*")[0]["replaced"] == 1
         assert (state.get("redis/many/7"), state.get("redis/many/8")) == (7, "changed")
 

@@ -50,6 +50,7 @@ class RedisKeys:
         self._prefix = prefix
         self._separator = separator
         self._parse_json = parse_json
+        self._taken: dict[str, bytes] = {}  # by names that have a slash of their own
         self.left_out = 0
         with self._asking():
             options = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), TIMEOUT_S)
@@ -100,6 +101,8 @@ class RedisKeys:
             key = self._prefix + name.decode().replace(self._separator, "/")
         except UnicodeDecodeError:
             return self.leave_out(shown(name), "its name is not UTF-8")
+        if (other := self._other(key, name)) is not None:
+            return self.leave_out(shown(name), f"{key} is what {shown(other)} becomes; --separator / keeps both")
         read = _READERS.get(kind)
         if kind == "none":  # it has expired, or was deleted
             return None
@@ -115,6 +118,17 @@ class RedisKeys:
             except UnicodeDecodeError:
                 return self.leave_out(shown(name), "the name of a field is not UTF-8")
         return None
+
+    def _other(self, key: str, name: bytes) -> bytes | None:
+        """The name whose key this one would take: ``a/b`` would take that of ``a:b``."""
+        separator = self._separator.encode()
+        if b"/" not in name or separator == b"/":
+            return None
+        plain = name.replace(b"/", separator)
+        if self._redis.exists(plain):
+            return plain
+        taken = self._taken.setdefault(key, name)
+        return None if taken == name else taken
 
     def _string(self, key: str, data: bytes | None, ttl_ms: int) -> Iterator[dict[str, Value]]:
         options: dict[str, Value] = {} if ttl_ms <= 0 else {"ttl": ttl_ms / 1000}
