@@ -66,7 +66,7 @@ class Update:
         return id(self._configurable)
 
 
-Run = int | Update
+Run = tuple[object, int] | Update
 ByRun = dict[Run | None, dict[Order, Taken]]
 """What runs of this process have written, and (None) what was read."""
 
@@ -104,7 +104,11 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
 def run_of(config: RunnableConfig) -> Run:
     """What no other run, or update of a state, of this process has while this one goes on."""
     configurable = config["configurable"]
-    return id(configurable["__pregel_runtime"]) if "__pregel_runtime" in configurable else Update(configurable)
+    if "__pregel_runtime" not in configurable:
+        return Update(configurable)
+    runtime = configurable["__pregel_runtime"]
+    # Each run has a control of its own, which is small: as long as that is kept, no later run has the same.
+    return getattr(runtime, "control", None), id(runtime)
 
 
 def config_of(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:

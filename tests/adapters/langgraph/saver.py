@@ -30,6 +30,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.runtime import RunControl, Runtime
 from langgraph.types import Command, interrupt
 
 from crdtsync import Client
@@ -441,6 +442,12 @@ def test_no_update_is_held_for_one_before_it(saver: CrdtSaver) -> None:
     del before
     later = [thread("t", checkpoint_id="1") for _ in range(100)]
     assert all(saver._layout.written.of(("t", "", "1"), run_of(each), {"lines"}) is None for each in later)
+
+
+def test_no_run_is_held_for_one_before_it() -> None:
+    """Whose runtime is gone, so that the next one may be made in the same place."""
+    runs = {run_of({"configurable": {"__pregel_runtime": Runtime(control=RunControl())}}) for _ in range(100)}
+    assert len(runs) == 100
 
 
 @pytest.mark.parametrize("word", ["get_tuple", "get_delta_channel_history"])
