@@ -26,6 +26,7 @@ def test_a_workflow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tm
     pair[1].client().wait(pair[0].client().now(), timeout=60)
     pair[0].kill()
     assert run_with(NAME, pair[1], program, "yes") == f"['{question} A person said yes.']\n"
+    assert run_with(NAME, pair[1], program, "yes") == "report-17 asks nobody\n"
 
 
 def test_two_hosts_that_are_cut_off_keep_all_that_was_said(parted: Cluster) -> None:

@@ -67,6 +67,7 @@ def test_a_flow_that_waits_goes_on_where_its_host_has_died(pair: Cluster, tmp_pa
     assert state.get("crewai/flows/report-17")["method"] == "write"
     assert state.keys("crewai/pending/") == []
     assert {past.fate for past in state.history("crewai/flows/report-17")} == {"live", "replaced"}
+    assert run_with(NAME, pair[1], program, "yes").endswith("report-17 asks nobody\n")
 
 
 def test_a_flow_goes_on_with_a_model_elsewhere_only_where_the_program_says_so(daemon: Daemon, tmp_path: Path) -> None:
