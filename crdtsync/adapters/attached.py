@@ -95,13 +95,18 @@ async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
         raise
 
 
-def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A method for asyncio: it calls the one of the object that has the name of ``method``, as :func:`settled` does."""
+def in_thread(
+    method: Callable[P, T], run: Callable[..., Coroutine[Any, Any, Any]] = settled
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method for asyncio: it calls the one of the object that has the name of ``method``, as :func:`settled` does.
+
+    One that only reads is run by ``asyncio.to_thread``: whoever is cancelled then waits for nothing.
+    """
 
     @wraps(method)
     async def call(*arguments: P.args, **options: P.kwargs) -> T:
         self, *rest = arguments
-        found: T = await settled(getattr(self, method.__name__), *rest, **options)
+        found: T = await run(getattr(self, method.__name__), *rest, **options)
         return found
 
     return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -63,11 +64,11 @@ class CrdtCheckpointStorage(Attached):
 
         :raises WorkflowCheckpointException: there is none, or it cannot be read.
         """
-        return await settled(self._load, self._key(checkpoint_id))
+        return await to_thread(self._load, self._key(checkpoint_id))
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """All checkpoints of a workflow that can be read, oldest first."""
-        return (await settled(lambda: [*self._newest_first(workflow_name)]))[::-1]
+        return (await to_thread(lambda: [*self._newest_first(workflow_name)]))[::-1]
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """Their ids."""
@@ -75,7 +76,7 @@ class CrdtCheckpointStorage(Attached):
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """The newest checkpoint of a workflow that can be read; None if there is none."""
-        return await settled(lambda: next(self._newest_first(workflow_name), None))
+        return await to_thread(lambda: next(self._newest_first(workflow_name), None))
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Remove a checkpoint; whether there was one."""

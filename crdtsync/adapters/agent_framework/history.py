@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from asyncio import to_thread
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """The messages of a session, oldest first; without those that a compaction has excluded, if it was asked so."""
-        messages = await settled(self._read, session_id)
+        messages = await to_thread(self._read, session_id)
         if self.skip_excluded:
             return [message for message in messages if not message.additional_properties.get("_excluded", False)]
         return messages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from asyncio import to_thread
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -160,7 +161,7 @@ class CrdtMemoryStorage(Attached):
         return sum(1 for _ in _chosen(self._records(), scope_prefix))
 
     asave = in_thread(save)
-    asearch = in_thread(search)
+    asearch = in_thread(search, to_thread)
     adelete = in_thread(delete)
 
     # -- what is held -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from asyncio import to_thread
 from typing import TYPE_CHECKING, Any
 
 from google.adk.artifacts import artifact_util
@@ -104,7 +105,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         scope: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
         file, of = filename, session_id
         for depth in range(REFERENCES_MAX, -1, -1):
-            part: types.Part | None = await settled(self._load, self._place(app_name, user_id, file, of), version)
+            part: types.Part | None = await to_thread(self._load, self._place(app_name, user_id, file, of), version)
             if part is None or not artifact_util.is_artifact_ref(part):
                 return part
             named = artifact_util.resolve_artifact_reference(
@@ -154,7 +155,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """The names of the artifacts of the user, and of the session if one is given, sorted."""
-        return await settled(self._names, app_name, user_id, session_id)
+        return await to_thread(self._names, app_name, user_id, session_id)
 
     def _names(self, app: str, user: str, session: str | None) -> list[str]:
         below = self._keys.below("user-artifact", app, user)
@@ -174,7 +175,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """The numbers of all versions."""
-        return await settled(self._versions, self._place(app_name, user_id, filename, session_id))
+        return await to_thread(self._versions, self._place(app_name, user_id, filename, session_id))
 
     def _versions(self, place: str) -> list[int]:
         return [number for key in self._client.keys(place) if (number := _number(key)) is not None]
@@ -185,7 +186,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         """What is known of all versions."""
         place = self._place(app_name, user_id, filename, session_id)
         owner = None if filename.startswith(OF_USER) else session_id
-        entries = await settled(self._client.entries, place, values=False)
+        entries = await to_thread(self._client.entries, place, values=False)
         stored = [each for each in entries if _number(each.key) is not None]
         found = readable(place, stored, lambda entry: _version(entry, app_name, user_id, filename, owner))
         return [version for _, version in found]

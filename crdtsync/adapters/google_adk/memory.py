@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from asyncio import to_thread
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -98,7 +99,7 @@ class CrdtMemoryService(Attached, BaseMemoryService):
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """The ten memories that fit best, among those that have a word of the query."""
-        return await settled(self._found, app_name, user_id, query)
+        return await to_thread(self._found, app_name, user_id, query)
 
     def _found(self, app: str, user: str, query: str) -> SearchMemoryResponse:
         below = self._keys.below("memory", app, user)

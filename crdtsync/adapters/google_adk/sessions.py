@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from asyncio import to_thread
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -87,7 +88,7 @@ class CrdtSessionService(Attached, BaseSessionService):
 
         :raises SessionNotFoundError: what is there is no session.
         """
-        return await settled(self._get, app_name, user_id, session_id.strip(), config)
+        return await to_thread(self._get, app_name, user_id, session_id.strip(), config)
 
     def _get(self, app: str, user: str, session_id: str, config: GetSessionConfig | None) -> Session | None:
         entry = self._client.entry(self._keys.key("session", app, user, session_id))  # before the events: what comes
@@ -114,7 +115,7 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user, or of all users, with their states and without events; the newest come last."""
-        return await settled(self._list, app_name, user_id)
+        return await to_thread(self._list, app_name, user_id)
 
     def _list(self, app: str, user_id: str | None) -> ListSessionsResponse:
         of_app = self._state("app", app)
@@ -142,7 +143,7 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state of a user, without the prefix ``user:``."""
-        state = await settled(self._state, "user", app_name, user_id)
+        state = await to_thread(self._state, "user", app_name, user_id)
         return {name.removeprefix(State.USER_PREFIX): value for name, value in state.items()}
 
     async def append_event(self, session: Session, event: Event) -> Event:

@@ -6,6 +6,7 @@ Both keep the same logs, so a program may go from one to the other.
 from __future__ import annotations
 
 import os
+from asyncio import to_thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -70,7 +71,7 @@ class CrdtMemoryStore(_WithMessages, AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """The messages of a status, or all, oldest first: ``limit`` of them, from the one at ``offset`` on."""
-        found: list[ChatMessage] = await settled(self._messages.read, key, _kinds(status))
+        found: list[ChatMessage] = await to_thread(self._messages.read, key, _kinds(status))
         first = offset or 0
         return found[first:] if limit is None else found[first : first + limit]
 
@@ -112,7 +113,7 @@ class CrdtMemoryStore(_WithMessages, AsyncDBChatStore):
 
     async def get_keys(self) -> list[str]:
         """The keys of all conversations."""
-        return await settled(self._messages.names)
+        return await to_thread(self._messages.names)
 
 
 class CrdtChatStore(_WithMessages, BaseChatStore):

@@ -6,6 +6,7 @@ llama-index/data/COLLECTION/KEY    the value
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ class CrdtKVStore(Attached, BaseKVStore):
         entry = self._client.entry(self._keys.key("data", collection, key))
         return None if entry is None else newest_readable(self._client, entry, _value)
 
-    aget = in_thread(get)
+    aget = in_thread(get, to_thread)
 
     def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
         """All values of a collection that can be read, by their keys."""
@@ -73,7 +74,7 @@ class CrdtKVStore(Attached, BaseKVStore):
         values = {key: value for key, stored in found for _, value in readable(key, [stored], _value)}
         return {self._keys.names(key)[-1]: value for key, value in values.items()}
 
-    aget_all = in_thread(get_all)
+    aget_all = in_thread(get_all, to_thread)
 
     def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
         """Delete a value; whether there was one."""

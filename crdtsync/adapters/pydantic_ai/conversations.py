@@ -7,6 +7,7 @@ pydantic-ai/entry/ENTRY            {"parent": …, "message": …, "of": CONVERS
 from __future__ import annotations
 
 import json
+from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -56,12 +57,12 @@ class CrdtConversationStore(Attached, ConversationStore):
 
         :raises UserError: something is there, and nothing that can be read.
         """
-        entry = await settled(self._client.entry, self._keys.key("record", conversation_id))
-        return None if entry is None else await settled(self._record, entry)
+        entry = await to_thread(self._client.entry, self._keys.key("record", conversation_id))
+        return None if entry is None else await to_thread(self._record, entry)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records, or those of a scope, the one saved last first; at most ``limit``."""
-        found = [each for each in await settled(self._records) if scope is None or each.scope == scope]
+        found = [each for each in await to_thread(self._records) if scope is None or each.scope == scope]
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _records(self) -> list[ConversationRecord]:
@@ -170,7 +171,7 @@ class CrdtConversationStore(Attached, ConversationStore):
 
         :raises KeyError: there is no such entry.
         """
-        return await settled(self._history, head_id, limit)
+        return await to_thread(self._history, head_id, limit)
 
     def _history(self, head: str | None, limit: int | None) -> list[ConversationEntry]:
         line: list[ConversationEntry] = []

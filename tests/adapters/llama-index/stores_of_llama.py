@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -190,6 +191,31 @@ def test_one_message_that_is_too_large_changes_nothing(state: Client) -> None:
     with pytest.raises(TooLarge):
         store.set_messages("a", said("small", "x" * 2_000_000))
     assert texts(store.get_messages("a")) == ["one", "two"]
+    values = CrdtKVStore(state)
+    with pytest.raises(TooLarge):
+        values.put_all([("small", {"text": "x"}), ("large", {"text": "x" * 2_000_000})])
+    assert values.get_all() == {}
+
+
+def test_a_read_that_is_cancelled_waits_for_nothing(state: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_begun, may_end = Event(), Event()
+
+    def wait(*_: Any) -> None:
+        is_begun.set()
+        may_end.wait(60)
+
+    async def cancelled() -> None:
+        read = asyncio.create_task(store.aget("a"))
+        await asyncio.to_thread(is_begun.wait, 60)
+        read.cancel()
+        await asyncio.wait([read], timeout=20)
+        is_over = read.done()
+        may_end.set()
+        assert is_over
+
+    store = CrdtKVStore(state)
+    monkeypatch.setattr(store, "get", wait)
+    asyncio.run(cancelled())
 
 
 def test_a_message_that_two_archive_is_shown_once(state: Client) -> None:
