@@ -50,26 +50,22 @@ class Attached:
         """What is written of a value."""
         return redacted(self._redact, value)
 
-    def _append(self, key: str, elements: Sequence[Any]) -> None:
-        """Add elements to a log, all or none and as neighbours where they fit into one change."""
+    def _write_all(self, operation: str, each: Sequence[tuple[Any, ...]], **options: Any) -> list[Any]:
+        """Do one operation of a batch with each of these arguments, all or none where they fit into one change.
 
-        def append(part: Sequence[Any]) -> None:
+        What each has come to. If the last argument of one is too large, none is done.
+        """
+        results: list[Any] = []
+
+        def write(part: Sequence[tuple[Any, ...]]) -> None:
             with self._client.batch(w=self._w) as batch:
-                for element in part:
-                    batch.append(key, element)
+                for arguments in part:
+                    getattr(batch, operation)(*arguments, **options)
+            results.extend(batch.results)
 
-        check_each(elements)
-        in_changes(append, elements)
-
-    def _delete_keys(self, keys: Sequence[str], **options: Any) -> None:
-        """Delete keys, in as few changes as hold them; ``options`` are those of each deletion."""
-
-        def delete(part: Sequence[str]) -> None:
-            with self._client.batch(w=self._w) as batch:
-                for key in part:
-                    batch.delete(key, **options)
-
-        in_changes(delete, keys)
+        check_each([arguments[-1] for arguments in each])
+        in_changes(write, each)
+        return results
 
     def close(self) -> None:
         """Close the client that this made for itself; one that was handed in stays open."""

@@ -74,4 +74,4 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
     def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
         said = [self._redacted(json.loads(json.dumps(message.to_dict()))) for message in messages]
         new = filter_new_messages(self._read(session_id), [*map(Message.from_dict, said)])
-        self._append(self._key(session_id), said[len(said) - len(new) :])
+        self._write_all("append", [(self._key(session_id), message) for message in said[len(said) - len(new) :]])

@@ -6,7 +6,7 @@ import logging
 import os
 from asyncio import to_thread
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
-from crdtsync.adapters.attached import Attached, in_changes, in_thread
+from crdtsync.adapters.attached import Attached, in_thread
 from crdtsync.adapters.readable import newest_readable
 from crdtsync.adapters.redaction import Rule
 
@@ -62,12 +62,9 @@ class CrdtMemoryStorage(Attached):
         :raises EmbeddingDimensionMismatchError: a vector is not as long as those that there are.
         """
         self._check(record.embedding for record in records)
-        in_changes(self._save, records)
-
-    def _save(self, records: Sequence[MemoryRecord]) -> None:
-        with self._client.batch(w=self._w) as batch:
-            for record in records:
-                batch.set(self._keys.key(RECORDS, record.id), self._redacted(_stored(record)))
+        self._write_all(
+            "set", [(self._keys.key(RECORDS, record.id), self._redacted(_stored(record))) for record in records]
+        )
 
     def update(self, record: MemoryRecord) -> None:
         """Store a record in place of the one with its id."""
@@ -84,11 +81,11 @@ class CrdtMemoryStorage(Attached):
         """Remove the records to which all of this applies; how many."""
         chosen = _chosen(self._records(), scope_prefix, categories, metadata_filter)
         doomed = [
-            self._keys.key(RECORDS, record.id)
+            (self._keys.key(RECORDS, record.id),)
             for record in chosen
             if (not record_ids or record.id in record_ids) and (older_than is None or record.created_at < older_than)
         ]
-        self._delete_keys(doomed)
+        self._write_all("delete", doomed)
         return len(doomed)
 
     def reset(self, scope_prefix: str | None = None) -> None:

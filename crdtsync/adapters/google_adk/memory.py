@@ -19,7 +19,7 @@ from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemor
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
-from crdtsync.adapters.attached import Attached, in_changes, settled
+from crdtsync.adapters.attached import Attached, check_each, in_changes, settled
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
 from crdtsync.client import Client, Entry
@@ -95,7 +95,9 @@ class CrdtMemoryService(Attached, BaseMemoryService):
 
         named = [(memory.id or str(uuid4()), memory) for memory in memories]
         keys = [(self._keys.key("memory", app, user, name), memory) for name, memory in named if name not in forgotten]
-        in_changes(write, [(key, memory) for key, memory in keys if key not in held])
+        new = [(key, memory) for key, memory in keys if key not in held]
+        check_each([memory.model_dump(mode="json") for _, memory in new])
+        in_changes(write, new)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """The ten memories that fit best, among those that have a word of the query."""

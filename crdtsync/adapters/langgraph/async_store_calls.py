@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
+from crdtsync.adapters.attached import check_each
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
 from crdtsync.adapters.langgraph.vectors import Vectors, packed, queries
 from crdtsync.adapters.redaction import Rule
@@ -76,6 +77,7 @@ class AsyncStoreCalls:
                 message = f"a store cannot do {type(op).__name__}"
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
         vectors = await self._embedded(puts.values())
+        check_each([stored_item(op, None, self._made(op, vectors)) for op in puts.values() if op.value is not None])
         for first in range(0, len(puts), CHANGE_OPERATIONS):
             await self._put([*puts.values()][first : first + CHANGE_OPERATIONS], vectors)
         return results
@@ -90,6 +92,10 @@ class AsyncStoreCalls:
             return {}
         made = await self._vectors.embeddings.aembed_documents(texts)
         return dict(zip(texts, map(packed, made), strict=True))
+
+    def _made(self, op: PutOp, vectors: Mapping[str, bytes]) -> list[bytes]:
+        """The vectors of what is put, of all that were made."""
+        return [] if self._vectors is None else [vectors[text] for text in self._vectors.texts(op)]
 
     async def _get(self, op: GetOp) -> Item | None:
         entry = await self._client.entry(self._items.key(op.namespace, op.key))
@@ -131,8 +137,7 @@ class AsyncStoreCalls:
                     seen = None if held is None else held.version  # with what others wrote meanwhile
                     if op.value is not None:
                         ttl = None if op.ttl is None else op.ttl * 60
-                        texts = [] if self._vectors is None else self._vectors.texts(op)
-                        batch.set(key, stored_item(op, held, [vectors[text] for text in texts]), ttl=ttl, seen=seen)
+                        batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
                     elif held is not None:
                         batch.delete(key, seen=seen)
         except TooLarge:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
+from crdtsync.adapters.attached import check_each
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
 from crdtsync.adapters.langgraph.vectors import Vectors, packed, queries
 from crdtsync.adapters.redaction import Rule
@@ -78,6 +79,7 @@ class StoreCalls:
                 message = f"a store cannot do {type(op).__name__}"
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
         vectors = self._embedded(puts.values())
+        check_each([stored_item(op, None, self._made(op, vectors)) for op in puts.values() if op.value is not None])
         for first in range(0, len(puts), CHANGE_OPERATIONS):
             self._put([*puts.values()][first : first + CHANGE_OPERATIONS], vectors)
         return results
@@ -92,6 +94,10 @@ class StoreCalls:
             return {}
         made = self._vectors.embeddings.embed_documents(texts)
         return dict(zip(texts, map(packed, made), strict=True))
+
+    def _made(self, op: PutOp, vectors: Mapping[str, bytes]) -> list[bytes]:
+        """The vectors of what is put, of all that were made."""
+        return [] if self._vectors is None else [vectors[text] for text in self._vectors.texts(op)]
 
     def _get(self, op: GetOp) -> Item | None:
         entry = self._client.entry(self._items.key(op.namespace, op.key))
@@ -133,8 +139,7 @@ class StoreCalls:
                     seen = None if held is None else held.version  # with what others wrote meanwhile
                     if op.value is not None:
                         ttl = None if op.ttl is None else op.ttl * 60
-                        texts = [] if self._vectors is None else self._vectors.texts(op)
-                        batch.set(key, stored_item(op, held, [vectors[text] for text in texts]), ttl=ttl, seen=seen)
+                        batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
                     elif held is not None:
                         batch.delete(key, seen=seen)
         except TooLarge:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from asyncio import to_thread
-from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
 
-from crdtsync.adapters.attached import Attached, in_changes, in_thread
+from crdtsync.adapters.attached import Attached, in_thread
 from crdtsync.adapters.readable import newest_readable, readable
 
 
@@ -32,7 +31,7 @@ class CrdtKVStore(Attached, BaseKVStore):
 
     def put(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
         """Put a value."""
-        self._put([(self._keys.key("data", collection, key), val)])
+        self.put_all([(key, val)], collection)
 
     aput = in_thread(put)
 
@@ -43,20 +42,15 @@ class CrdtKVStore(Attached, BaseKVStore):
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
         """Put values, in as few changes as they fit into, whatever ``batch_size`` says."""
-        in_changes(self._put, [(self._keys.key("data", collection, key), value) for key, value in kv_pairs])
-
-    aput_all = in_thread(put_all)
-
-    def _put(self, pairs: Sequence[tuple[str, dict[str, Any]]]) -> None:
         pairs = [
-            (key, self._redacted(json.loads(json.dumps(value)))) for key, value in pairs
-        ]  # of enums it makes texts
-        with self._client.batch(w=self._w) as batch:
-            for key, value in pairs:
-                batch.set(key, value, seen=None)
-        for (key, value), written in zip(pairs, batch.results, strict=True):
+            (self._keys.key("data", collection, key), self._redacted(json.loads(json.dumps(value))))
+            for key, value in kv_pairs
+        ]  # of enums JSON makes texts
+        for (key, value), written in zip(pairs, self._write_all("set", pairs, seen=None), strict=True):
             if written.siblings and (held := self._client.entry(key)) is not None:  # several hosts had put it at once
                 self._client.set(key, value, seen=held.version, w=self._w)
+
+    aput_all = in_thread(put_all)
 
     def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
         """A value, the newest that can be read; None if there is none.

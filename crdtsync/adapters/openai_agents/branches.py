@@ -131,7 +131,7 @@ class AdvancedCrdtSession(CrdtSession):
         except VersionMismatch as used:
             message = f"Branch '{branch}' has already been used in this session"
             raise ValueError(message) from used
-        self._append(self._log_key(branch), before)
+        self._write_all("append", [(self._log_key(branch), item) for item in before])
         self._client.set(self._record(branch), {"from": source, "turn": turn_number}, w=self._w)
         return branch
 

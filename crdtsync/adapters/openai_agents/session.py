@@ -71,7 +71,7 @@ class CrdtSession(Attached):
         await settled(self._add, self._key, json.dumps([*items]))  # as they are now
 
     def _add(self, key: str, items: str) -> None:
-        self._append(key, self._redacted(json.loads(items)))
+        self._write_all("append", [(key, item) for item in self._redacted(json.loads(items))])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

@@ -146,7 +146,7 @@ class CrdtConversationStore(Attached, ConversationStore):
                     batch.delete(each, seen=None)
         except VersionMismatch as error:
             raise ConversationConflict(conversation) from error
-        self._delete_keys(gone[CHANGE_OPERATIONS:], seen=None)
+        self._write_all("delete", [(each,) for each in gone[CHANGE_OPERATIONS:]], seen=None)
 
     def _own(self, record: ConversationRecord) -> list[str]:
         """The entries of a conversation that no other one has. Only a fork has entries that another one has saved."""

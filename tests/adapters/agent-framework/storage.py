@@ -27,6 +27,7 @@ from agent_framework import (
 
 from crdtsync import Client
 from crdtsync.adapters.agent_framework import CrdtCheckpointStorage, CrdtHistoryProvider
+from crdtsync.errors import TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -192,6 +193,13 @@ def test_messages_that_many_add_at_once_are_all_kept(state: Client) -> None:
 
     asyncio.run(add())
     assert len(state.log("agent-framework/messages/s")) == 80
+
+
+def test_of_messages_of_which_one_is_too_large_none_is_saved(state: Client) -> None:
+    history = CrdtHistoryProvider(state)
+    with pytest.raises(TooLarge):
+        asyncio.run(history.save_messages("s", [Message("user", [text]) for text in ("small", "x" * 2_000_000)]))
+    assert state.log("agent-framework/messages/s") == []
 
 
 def test_what_is_no_message_is_left_out(state: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ from crewai.memory.types import MemoryRecord
 
 from crdtsync import Client
 from crdtsync.adapters.crewai import CrdtFlowPersistence, CrdtMemoryStorage
+from crdtsync.errors import TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -61,6 +62,13 @@ def test_the_record_before_it_counts(state: Client) -> None:
             found = storage.get_record("17")
             assert found is not None
             assert (found.content, found.embedding) == ("the build runs on fridays", [1.0, 0.0])
+
+
+def test_of_records_of_which_one_is_too_large_none_is_saved(state: Client) -> None:
+    with CrdtMemoryStorage(SOCKET) as storage:
+        with pytest.raises(TooLarge):
+            storage.save([MemoryRecord(id=text[:1], content=text) for text in ("small", "x" * 2_000_000)])
+        assert storage.count() == 0
 
 
 def test_what_was_deleted_does_not_come_back(state: Client) -> None:

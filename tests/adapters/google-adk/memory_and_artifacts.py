@@ -21,6 +21,7 @@ from google.genai import types
 
 from crdtsync import Client
 from crdtsync.adapters.google_adk import CrdtArtifactService, CrdtMemoryService
+from crdtsync.errors import TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 pytestmark = pytest.mark.asyncio
@@ -95,6 +96,10 @@ async def test_what_is_said_directly_is_remembered(state: Client) -> None:
     assert sorted(str(each.author) for each in entries) == ["None", "me"]
     assert [each.content for each in entries] == [content, content]
     assert sorted(len(each.custom_metadata) for each in entries) == [0, 1]
+    large = types.Content(parts=[types.Part(text="x " * 1_000_000)])
+    with pytest.raises(TooLarge):
+        await memory.add_memory(**ADA, memories=[MemoryEntry(id="small", content=content), MemoryEntry(content=large)])
+    assert len((await memory.search_memory(**ADA, query="x")).memories) == 2
 
 
 # -- artifacts --------------------------------------------------------------------------------------------------
