@@ -5,6 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
+from crdtsync.errors import InvalidRequest
+
+NAME_BYTES_MAX = 1000  # a key has 1,024, with all of its names
+
 
 class Keys:
     """Names of keys: ``PREFIX/KIND/NAME/…``, where each name may have any characters."""
@@ -27,8 +31,18 @@ class Keys:
 
 @lru_cache(maxsize=10_000)  # listing 100 checkpoints with 100 channels each names 10,000 values
 def quoted(name: str) -> str:
-    """A name as a part of a key."""
-    return quote(name, safe=":|") or "@"
+    """A name as a part of a key.
+
+    :raises InvalidRequest: it is no text, or too long.
+    """
+    if not isinstance(name, str):
+        raise InvalidRequest(f"{name!r} cannot be a name: give a text, such as {str(name)!r}")
+    part = quote(name, safe=":|") or "@"
+    if len(part) > NAME_BYTES_MAX:
+        raise InvalidRequest(
+            f"{name[:40]!r}… has {len(part):,} bytes in a key, where {NAME_BYTES_MAX} are the most: give a shorter name"
+        )
+    return part
 
 
 def unquoted(part: str) -> str:

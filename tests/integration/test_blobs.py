@@ -82,7 +82,7 @@ async def test_what_a_put_takes_and_what_it_refuses(make_daemon: Callable[..., D
             await state.put_blob("k", b"z", if_absent=True)
         with pytest.raises(TooLarge, match="blob_bytes_max"):
             await state.put_blob("k", bytes(2 * MIB + 1))
-        with pytest.raises(TooLarge, match=r"in parts, or as a blob \(put_blob\)"):
+        with pytest.raises(TooLarge, match=r"in parts, or as a blob \(Client.put_blob\)"):
             await state.set("long", bytes(MIB + 1))
         with pytest.raises(InvalidRequest, match="must give bytes"):
             await state.put_blob("k", io.StringIO("text"))  # type: ignore[arg-type]

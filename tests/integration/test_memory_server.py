@@ -113,10 +113,16 @@ async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_p
         }  # fmt: skip
     done = run("import-from", "memory-server", str(file), "--agent-key-file", "none")
     assert "cannot read the agent key in none" in done.err
-    for line in ('{"type": "entity"}', "7", "[" * 100_000):
+    for line, why in (
+        ("{}", "it has no 'type'"),
+        ('{"type": "entity"}', "it has no 'name'"),
+        ("7", ""),
+        ("[" * 100_000, ""),
+    ):
         file.write_text(line)
         done = run("import-from", "memory-server", str(file))
-        assert (done.status, "line 1 is not of a memory server's file" in done.err) == (4, True), done
+        told = f"line 1 is not of a memory server's file, nothing was written: {why}"
+        assert (done.status, told in done.err) == (4, True), done
 
 
 async def test_a_long_file_is_brought_over_in_few_changes(daemon: Daemon):

@@ -11,7 +11,7 @@ from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, valid
 
 from crdtsync.adapters.attached import check_each
 from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
-from crdtsync.adapters.langgraph.vectors import Vectors, packed, queries
+from crdtsync.adapters.langgraph.vectors import Vectors, queries
 from crdtsync.adapters.redaction import Rule
 from crdtsync.client import AsyncClient, AsyncSession
 from crdtsync.errors import TooLarge
@@ -84,14 +84,16 @@ class AsyncStoreCalls:
 
     async def _asked(self, query: str) -> bytes | None:
         """What a query means, as a vector; None if only its words count."""
-        return None if self._vectors is None else packed(await self._vectors.embeddings.aembed_query(query))
+        return (
+            None if self._vectors is None else self._vectors.packed(await self._vectors.embeddings.aembed_query(query))
+        )
 
     async def _embedded(self, puts: Collection[PutOp]) -> dict[str, bytes]:
         """The vectors of the texts that are looked at in what is put."""
         if self._vectors is None or not (texts := self._vectors.wanted(puts)):
             return {}
         made = await self._vectors.embeddings.aembed_documents(texts)
-        return dict(zip(texts, map(packed, made), strict=True))
+        return dict(zip(texts, map(self._vectors.packed, made), strict=True))
 
     def _made(self, op: PutOp, vectors: Mapping[str, bytes]) -> list[bytes]:
         """The vectors of what is put, of all that were made."""

@@ -17,6 +17,7 @@ from crdtsync.adapters.langgraph.vectors import is_vectors, likeness, unpacked
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.context.compact.words import content_words
+from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,12 @@ class Items:
         self._redact = redact
 
     def put(self, op: PutOp) -> PutOp:
-        """What is written for an operation."""
+        """What is written for an operation.
+
+        :raises InvalidRequest: its time to live is none.
+        """
+        if op.ttl is not None and not (isinstance(op.ttl, int | float) and op.ttl > 0):
+            raise InvalidRequest(f"ttl is {op.ttl!r}: give minutes, more than 0, or None to keep the item")
         return op if op.value is None else op._replace(value=redacted(self._redact, dict(op.value)))
 
     def key(self, namespace: tuple[str, ...], key: str) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, TTLConfig
 
 from crdtsync.adapters.langgraph.async_store_calls import AsyncStoreCalls
 from crdtsync.adapters.langgraph.store_calls import StoreCalls
@@ -16,7 +16,7 @@ from crdtsync.client import AsyncSession, Session
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
+    from langgraph.store.base import IndexConfig, Op, Result
 
 
 class CrdtStore(StoreCalls, BaseStore):
@@ -51,7 +51,7 @@ class CrdtStore(StoreCalls, BaseStore):
         redact: Rule | None = None,
     ) -> None:
         super().__init__(client, prefix, w, redact, index)
-        self.ttl_config = ttl
+        self.ttl_config = _known(ttl)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations; reads show what was there before the writes."""
@@ -82,7 +82,7 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
         redact: Rule | None = None,
     ) -> None:
         super().__init__(client, prefix, w, redact, index)
-        self.ttl_config = ttl
+        self.ttl_config = _known(ttl)
         self._loop = asyncio.get_running_loop()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -101,3 +101,10 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
         if is_own:
             raise InvalidRequest("this is the thread of the store's event loop: await aget, aput, asearch instead")
         return asyncio.run_coroutine_threadsafe(self.run(ops), self._loop).result()
+
+
+def _known(ttl: TTLConfig | None) -> TTLConfig | None:
+    """These settings, if LangGraph has such."""
+    if unknown := sorted((ttl or {}).keys() - TTLConfig.__annotations__.keys()):
+        raise InvalidRequest(f"ttl has {unknown}, and LangGraph knows {sorted(TTLConfig.__annotations__)}")
+    return ttl

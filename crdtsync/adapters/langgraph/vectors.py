@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph.store.base import PutOp, SearchOp, ensure_embeddings, get_text_at_path
 
+from crdtsync.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import IndexConfig
@@ -24,7 +26,12 @@ class Vectors:
     """Which texts of operations must be embedded, and what came of it."""
 
     def __init__(self, index: IndexConfig) -> None:
+        if "embed" not in index:
+            raise InvalidRequest(
+                "index does not say what embeds a text: give it 'embed', as LangGraph's stores take it"
+            )
         self.embeddings: Embeddings = ensure_embeddings(index["embed"])
+        self._dims = index.get("dims")
         self._fields = index.get("fields") or ["$"]
 
     def texts(self, op: PutOp) -> list[str]:
@@ -32,6 +39,18 @@ class Vectors:
         if op.index is False or op.value is None:
             return []
         return [text for path in op.index or self._fields for text in get_text_at_path(op.value, path)]
+
+    def packed(self, vector: Sequence[float]) -> bytes:
+        """A vector as it is stored.
+
+        :raises InvalidRequest: it is not as long as ``dims`` says.
+        """
+        if self._dims not in (None, len(vector)):
+            raise InvalidRequest(
+                f"index says dims {self._dims}, and its embed makes vectors of {len(vector)}: correct one"
+            )
+        length = sqrt(sum(map(mul, vector, vector)))
+        return pack(f"<{len(vector)}f", *(number / length if length else 0.0 for number in vector))
 
     def wanted(self, puts: Iterable[PutOp]) -> list[str]:
         """What is to be embedded before these are written."""
@@ -41,12 +60,6 @@ class Vectors:
 def queries(ops: Iterable[Any]) -> list[str]:
     """What is to be embedded before these are done."""
     return [*dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query)]
-
-
-def packed(vector: Sequence[float]) -> bytes:
-    """A vector as it is stored."""
-    length = sqrt(sum(map(mul, vector, vector)))
-    return pack(f"<{len(vector)}f", *(number / length if length else 0.0 for number in vector))
 
 
 def is_vectors(stored: Any) -> bool:

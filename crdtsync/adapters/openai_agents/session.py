@@ -16,6 +16,7 @@ from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
 from crdtsync.client import LogItem, Session
+from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -42,10 +43,10 @@ class CrdtSession(Attached):
         w: int | str | None = None,
         redact: Rule | None = None,
     ) -> None:
+        self._key = f"{prefix.rstrip('/')}/{quoted(session_id)}"
         super().__init__(client, prefix=prefix, w=w, redact=redact)
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
-        self._key = f"{prefix.rstrip('/')}/{quoted(session_id)}"
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest ``limit`` items, oldest first; without a limit that of the settings, or all there are."""
@@ -71,7 +72,10 @@ class CrdtSession(Attached):
         await settled(self._add, self._key, json.dumps([*items]))  # as they are now
 
     def _add(self, key: str, items: str) -> None:
-        self._write_all("append", [(key, item) for item in self._redacted(json.loads(items))])
+        found = json.loads(items)
+        if not all(isinstance(item, dict) for item in found):
+            raise InvalidRequest("add_items takes a list of items, such as [{'role': 'user', 'content': 'Hello'}]")
+        self._write_all("append", [(key, item) for item in self._redacted(found)])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""

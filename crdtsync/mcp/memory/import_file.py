@@ -53,7 +53,11 @@ def _parts(lines: Iterable[str]) -> Iterator[tuple[Part, Any]]:
                 relation = {name: str(item[name]) for name in ("from", "to", "relationType")}
                 yield (RELATIONS, (*relation.values(),)), relation
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            message = f"line {number} is not of a memory server's file ({error}); nothing was written"
+            why = f"it has no {error}" if isinstance(error, KeyError) else error
+            message = (
+                f"line {number} is not of a memory server's file, nothing was written: {why}; "
+                "give the file that its MEMORY_FILE_PATH names"
+            )
             raise InvalidRequest(message) from error
 
 

@@ -495,6 +495,9 @@ def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state
     assert len(state.keys("langgraph/values/")) == 3
     with pytest.raises(ValueError, match="older_than"):
         saver.prune(["one"], strategy="delete", older_than=timedelta(0))
+    for age in (30, timedelta(days=-30)):
+        with pytest.raises(ValueError, match="give a timedelta"):
+            saver.prune(None, older_than=age)  # type: ignore[arg-type]
 
 
 def test_delta_channels_survive_pruning_by_age(saver: CrdtSaver) -> None:
@@ -782,16 +785,6 @@ def test_checkpoints_of_another_checkpointer_are_brought_over(saver: CrdtSaver, 
     assert run.invoke(Command(resume="yes"), thread("one"))["path"] == ["a", "yes"]
 
 
-def test_a_rule_is_applied_to_what_is_brought_over(saver: CrdtSaver, state: Client) -> None:
-    with SqliteSaver.from_conn_string(":memory:") as source:
-        put(source, thread("t"), {"own": Finding(f"it is {SECRET}"), "password": "hunter2Xy!9"})
-        assert [*bring_over(source, state, redact=Redactor().text)] == [True]
-    allowing = CrdtSaver(state, serde=JsonPlusSerializer(allowed_msgpack_modules=[Finding]))
-    assert found(allowing, thread("t")).checkpoint["channel_values"] == {
-        "own": Finding("it is [redacted:github-token:1]"), "password": "[redacted:secret:1]"
-    }  # fmt: skip
-
-
 def test_what_is_no_checkpoint_is_not_brought_over(
     saver: CrdtSaver, state: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -808,6 +801,16 @@ def test_what_is_no_checkpoint_is_not_brought_over(
     assert brought == [True, None, None, None, None, None, True]
     assert caplog.text.count("was left out") == 5
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
+
+
+def test_a_rule_is_applied_to_what_is_brought_over(saver: CrdtSaver, state: Client) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        put(source, thread("t"), {"own": Finding(f"it is {SECRET}"), "password": "hunter2Xy!9"})
+        assert [*bring_over(source, state, redact=Redactor().text)] == [True]
+    allowing = CrdtSaver(state, serde=JsonPlusSerializer(allowed_msgpack_modules=[Finding]))
+    assert found(allowing, thread("t")).checkpoint["channel_values"] == {
+        "own": Finding("it is [redacted:github-token:1]"), "password": "[redacted:secret:1]"
+    }  # fmt: skip
 
 
 def test_what_is_brought_over_calls_nothing_and_keeps_classes(saver: CrdtSaver, state: Client, tmp_path: Path) -> None:

@@ -234,7 +234,32 @@ def test_bad_requests_are_refused_as_there(store: CrdtStore) -> None:
     with pytest.raises(ValueError, match=r"operator '\$in'"):
         store.search(("a",), filter={"n": {"$in": [1]}})
     with pytest.raises(TooLarge):
-        store.put(("a",), "k", {"text": "x" * 2_000_000})
+        store.batch([PutOp(("b",), "k", {"text": "x"}), PutOp(("b",), "l", {"text": "x" * 2_000_000})])
+    assert store.get(("b",), "k") is None
+
+
+def test_what_no_setting_can_be_is_told(state: Client) -> None:
+    def short(texts: list[str]) -> list[list[float]]:
+        return [[1.0, 2.0] for _ in texts]
+
+    store = CrdtStore(state)
+    for minutes in (0, -1, "5"):
+        with pytest.raises(InvalidRequest, match="give minutes, more than 0"):
+            store.put(("a",), "k", {}, ttl=minutes)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"ttl": {"defaultttl": 1}}, "'defaultttl'.* knows .*'default_ttl'"),
+        ({"index": {"dims": 4}}, "give it 'embed'"),
+    ]  # fmt: skip
+    for settings, told in wrong:
+        with pytest.raises(InvalidRequest, match=told):
+            CrdtStore(state, **settings)
+    meaning = CrdtStore(state, index={"dims": 4, "embed": short})
+    for call in (lambda: meaning.put(("a",), "k", {"text": "x"}), lambda: meaning.search(("a",), query="x")):
+        with pytest.raises(InvalidRequest, match="dims 4, and its embed makes vectors of 2"):
+            call()
+    with pytest.raises(InvalidRequest, match="give a shorter name"):
+        store.put(("x" * 2_000,), "k", {})
+    assert state.keys("langgraph/") == []
 
 
 def test_the_newest_come_first_page_by_page(store: CrdtStore) -> None:

@@ -14,7 +14,7 @@ from agents.memory import Session
 
 from crdtsync import Client
 from crdtsync.adapters.openai_agents import AdvancedCrdtSession, CrdtSession
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -50,6 +50,17 @@ def test_more_than_a_change_holds(session: CrdtSession) -> None:
     with pytest.raises(TooLarge):
         asyncio.run(session.add_items([message("x" * 2_000_000)]))
     assert len(contents(session)) == len(texts)
+
+
+def test_what_is_no_list_of_items_is_refused(session: CrdtSession) -> None:
+    wrong: list[Any] = ["abc", message("x"), [message("x"), "abc"]]
+    for items in wrong:
+        with pytest.raises(InvalidRequest, match="add_items takes a list of items"):
+            asyncio.run(session.add_items(items))
+    assert contents(session) == []
+    for name, told in ((5, "give a text, such as '5'"), ("x" * 2_000, "give a shorter name")):
+        with pytest.raises(InvalidRequest, match=told):
+            CrdtSession(name, SOCKET)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [CrdtSession, AdvancedCrdtSession])
