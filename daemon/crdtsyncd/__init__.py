@@ -23,8 +23,9 @@ Rooms, top to bottom; each may import the rooms below it and never one above (``
 - ``cli``: the command ``crdtsync``
 - ``top``, ``doctor``: what these two commands look at and show
 - (``main``, then ``serve``)
-- ``peers``: websockets to other daemons: dial, listen, join
+- ``cluster``: what is listened on, which members are dialled, joining
 - ``loop``: the event loop's turns: the driver, and the agents' socket
+- ``peers``: websockets to other daemons: dial, listen, join
 - ``backup``: backup and restore
 - ``storage``: SQLite, and the journal before it
 - ``security``: keys, TLS, who is trusted

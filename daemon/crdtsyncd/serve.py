@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine
 
+    from crdtsyncd.cluster.cluster_runtime import ClusterRuntime
     from crdtsyncd.config.model import Config
-    from crdtsyncd.peers.cluster_runtime import ClusterRuntime
     from crdtsyncd.security.node_key import NodeKey
     from crdtsyncd.telemetry.metrics_http import MetricsServer
 
@@ -163,7 +163,7 @@ class Service:
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
-            found = await asyncio.to_thread(import_module, "crdtsyncd.peers.cluster_runtime")
+            found = await asyncio.to_thread(import_module, "crdtsyncd.cluster.cluster_runtime")
         finally:
             sys.setswitchinterval(usual_s)
         with self._driver.times.work("release"):

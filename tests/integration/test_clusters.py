@@ -448,7 +448,7 @@ def test_where_it_listens_is_kept_over_restarts(hosts: Hosts) -> None:
     spare = Daemon("unused", start=False)
     run(a, "cluster", "init", "--listen", spare.address)
     a.kill()
-    often = "from crdtsyncd.peers import cluster_runtime\ncluster_runtime.REACH_INTERVAL_S = 1"
+    often = "from crdtsyncd.cluster import cluster_runtime\ncluster_runtime.REACH_INTERVAL_S = 1"
     a.program = f"{CHANGED}\n{often}\n{PROGRAM}"
     with socket.create_server((HOST, spare.port)):
         a.start()

@@ -18,8 +18,8 @@ WRITES = 40
 DELIVERIES_MAX = 1.5
 """Of each change at each node that did not make it."""
 SMALL_MESH = f"""{CHANGED}
-import crdtsyncd.peers.dial_planner
-crdtsyncd.peers.dial_planner.ANSWER_TIMEOUT_S = 1.0
+import crdtsyncd.cluster.dial_planner
+crdtsyncd.cluster.dial_planner.ANSWER_TIMEOUT_S = 1.0
 {PROGRAM}
 """
 

@@ -30,6 +30,6 @@ Modules:
 - ``memory_release``: gives freed memory back to the system
 - ``free_memory``: how much of it this process may still take
 
-May import: ``backup``, ``storage``, ``security``, ``telemetry``, ``service``, ``config``, ``wording``, and
-``crdtsync``.
+May import: ``peers`` (only to name the type of a connection), ``backup``, ``storage``, ``security``, ``telemetry``,
+``service``, ``config``, ``wording``, and ``crdtsync``.
 """

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from random import Random
 
 import pytest
-from crdtsyncd.peers import dial_planner
-from crdtsyncd.peers.dial_planner import DialPlanner
+from crdtsyncd.cluster import dial_planner
+from crdtsyncd.cluster.dial_planner import DialPlanner
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import ifaddr
 import pytest
-from crdtsyncd.peers.local_addresses import reachable
+from crdtsyncd.cluster.local_addresses import reachable
 
 ON_ALL = ["0.0.0.0:7420"]
 

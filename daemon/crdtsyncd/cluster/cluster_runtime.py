@@ -11,14 +11,14 @@ from contextlib import suppress
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
+from crdtsyncd.cluster.dial_planner import DialPlanner
+from crdtsyncd.cluster.join_at_start import JoinAtStart, tell_left
+from crdtsyncd.cluster.local_addresses import reachable
 from crdtsyncd.config.host_port import PLAIN_JOINS_NONE, is_loopback, split_address
 from crdtsyncd.loop.driver import Driver, operators
 from crdtsyncd.peers.dial_member import dial_member_forever
-from crdtsyncd.peers.dial_planner import DialPlanner
-from crdtsyncd.peers.join_at_start import JoinAtStart, tell_left
 from crdtsyncd.peers.join_protocol import ask_to_join
 from crdtsyncd.peers.listen import addresses, listen
-from crdtsyncd.peers.local_addresses import reachable
 from crdtsyncd.peers.websocket_peer import dial_forever
 from crdtsyncd.security.node_key import load_or_make_key, make_next_key, pending_key, use_next_key, with_new_certificate
 from crdtsyncd.telemetry.event_log import log
@@ -36,8 +36,8 @@ from crdtsync.wire.invites import CLUSTER_BYTES, Invite
 from crdtsync.wire.peer.joining import Admitted
 
 if TYPE_CHECKING:
+    from crdtsyncd.cluster.mdns import Neighbours
     from crdtsyncd.config.model import Config
-    from crdtsyncd.peers.mdns import Neighbours
 
 REACH_INTERVAL_S = 10.0
 """How often this machine's addresses are looked at."""
@@ -173,7 +173,7 @@ class ClusterRuntime:
 
     async def _meet_neighbours(self) -> None:
         """Say and hear on the local network who is where, in the cluster that this node belongs to by now."""
-        from crdtsyncd.peers.mdns import Neighbours
+        from crdtsyncd.cluster.mdns import Neighbours
         from crdtsyncd.security.tls import member_name
 
         told: tuple[bytes, Reach | None] | None = None

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from crdtsyncd.peers import join_at_start
-from crdtsyncd.peers.join_at_start import JoinAtStart, tell_left
+from crdtsyncd.cluster import join_at_start
+from crdtsyncd.cluster.join_at_start import JoinAtStart, tell_left
 
 from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
 from crdtsync.core.interface import HostAlarm
