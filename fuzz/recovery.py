@@ -27,7 +27,7 @@ from crdtsyncd.security.node_key import load_or_make_key
 from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.storage.database import Store
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.errors import CrdtSyncError
 from fuzz.mutation import packed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
-from crdtsync.core.agents.connection import Reply
+from crdtsync.core.agents.replies import Reply
 from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.core.access.agent import Agent, User
 from crdtsync.core.access.authorizer import Guard
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessRequests
 from crdtsync.core.agenda import Part, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone, ClusterRequests
-from crdtsync.core.agents.connection import Agent, Reply, User
 from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.agents.host_requests import Service, host_requests
+from crdtsync.core.agents.replies import Reply
 from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
@@ -132,7 +133,9 @@ class Node(NodeContext):
         self.guard = Guard(self, self.cluster, self.fleet, limits)
         self.dispatcher = Dispatcher(self, self.cluster, self.spaces, self.fleet, self.sync, self.guard, self.resolvers)
         self.cluster_requests = ClusterRequests(self.fleet, self.data)
-        self.access_requests = AccessRequests(self.dispatcher, self.cluster)
+        self.access_requests = AccessRequests(
+            self, self.cluster, self.spaces, self.sync, self.guard, self.dispatcher.agents
+        )
         self.dispatcher.add_requests(self.cluster_requests.requests)
         self.dispatcher.add_requests(self.access_requests.requests)
         self.dispatcher.add_requests(space_requests(self.dispatcher, self.access_requests.begin_private))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.interface import AgentClosed, AgentFlow, AgentFrame, AgentOpened
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader

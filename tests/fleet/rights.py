@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from crdtsync.core.access.agent import User
 from crdtsync.core.access.quotas import Limits
-from crdtsync.core.agents.connection import User
 from crdtsync.core.cluster.admission import Reach
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of

@@ -23,7 +23,7 @@ from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.tokens import decode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.node_context import NodeContext
 

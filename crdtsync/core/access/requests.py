@@ -30,9 +30,12 @@ from crdtsync.wire.limits import KEY_BYTES_MAX, check_name, is_name, is_space_na
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
-    from crdtsync.core.agents.dispatcher import Dispatcher
+    from crdtsync.core.access.agent import Agent
+    from crdtsync.core.access.authorizer import Guard
     from crdtsync.core.cluster.records import Cluster
+    from crdtsync.core.cluster.spaces import Spaces
+    from crdtsync.core.node_context import NodeContext
+    from crdtsync.core.sync.protocol import Sync
 
 Handler = Callable[["Agent", int, Arguments], object]
 
@@ -42,16 +45,23 @@ _BY_WORD = {right.word: right for right in GRANTED}
 
 
 class AccessRequests:
-    """The handlers of these requests, in ``requests``."""
+    """The handlers of these requests, in ``requests``. ``attached``: the agents that are attached, by connection."""
 
-    def __init__(self, dispatcher: Dispatcher, cluster: Cluster) -> None:
-        self._dispatcher = dispatcher
-        self._node = dispatcher.node
+    def __init__(
+        self,
+        node: NodeContext,
+        cluster: Cluster,
+        spaces: Spaces,
+        sync: Sync,
+        guard: Guard,
+        attached: Mapping[int, Agent],
+    ) -> None:
+        self._node = node
         self._cluster = cluster
-        self._guard = dispatcher.guard
-        self._compactor = Compactor(
-            dispatcher.node, cluster, dispatcher.spaces, dispatcher.sync, dispatcher.guard.rules
-        )
+        self._spaces = spaces
+        self._guard = guard
+        self._attached = attached
+        self._compactor = Compactor(node, cluster, spaces, sync, guard.rules)
         self.requests: Mapping[str, Handler] = {
             "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
             "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
@@ -91,13 +101,13 @@ class AccessRequests:
         before = cluster.get(AGENTS, name)
         if before is None or not before.exists:
             raise InvalidRequest(f"there is no agent {name} with a key: see crdtsync agent list")
-        attached = sum(one.key_name == name for one in self._dispatcher.agents.values())
+        attached = sum(one.key_name == name for one in self._attached.values())
         point = cluster.put(AGENTS, name, AgentRecord(before.serial + 1, (), self._node.now_ms, agent.name))
         return {"name": name, "ended": attached, "token": self._cluster.token(point)}
 
     def _list_agents(self, agent: Agent) -> dict[str, Any]:
         is_host = self._guard.is_host(agent)
-        attached = [one.key_name for one in self._dispatcher.agents.values()]
+        attached = [one.key_name for one in self._attached.values()]
         return {
             "agents": [
                 {"name": name, "time": record.time_ms, "by": record.by, "attached": attached.count(name)}
@@ -190,7 +200,7 @@ class AccessRequests:
         """
         guard, named = self._guard, args.get("space", agent.space)
         if args.get("all") is True:
-            spaces = [name for name, _ in self._dispatcher.spaces.listed()]
+            spaces = [name for name, _ in self._spaces.listed()]
         elif not is_space_name(named):
             raise InvalidRequest("space must be the name of a space")
         elif named != DEFAULT_SPACE and not guard.sees(agent, named):

@@ -15,10 +15,11 @@ handler, and join that here, or from the node with ``Dispatcher.add_requests``.
 Modules:
 
 - ``dispatcher``: the handshake, the dispatch, replies and errors
-- ``connection``: an attached agent, and the forms that replies take on their way out
+- ``replies``: the forms that answers take on their way out
 - ``parse_request``: a frame to ``(id, operation, arguments)``; what is malformed is refused here
 - ``write_requests``: writes: done once each, refused as a whole or not at all, answered when enough nodes hold them
 - ``watch_requests``: watches and resolvers: requests that go on
+- ``revocation``: ends watches, resolvers and connections that may no longer run
 - ``bound_keys``: keys that are deleted when the connection of their owner ends; ``cards``: what is shown until then
 - ``space_requests``: make, drop and list spaces; find the replica that a request is about
 - ``cluster_requests``: begin a cluster, invite, join, remove; what only the daemon can do goes out as a chore

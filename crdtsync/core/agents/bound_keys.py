@@ -21,7 +21,7 @@ from crdtsync.wire.limits import check_key
 from crdtsync.wire.tokens import decode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
     from crdtsync.core.replica.replica import Replica

@@ -14,7 +14,7 @@ from crdtsync.wire.limits import check_agent_name, check_key
 from crdtsync.wire.peer.cards import CARD_BYTES_MAX, CARDS_TOLD_MAX, ToldCard
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
 

@@ -19,7 +19,7 @@ from crdtsync.wire.invites import Invite, check_addresses, decode_invite
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
 
 CHORES_MAX = 64
 """Requests to join or to listen, at once."""

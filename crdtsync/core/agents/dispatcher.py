@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, Writer, covers
-from crdtsync.core.access.revocation import Changes
+from crdtsync.core.access.agent import Agent, User
 from crdtsync.core.agents.bound_keys import BoundKeys
 from crdtsync.core.agents.cards import AgentCards
-from crdtsync.core.agents.connection import Agent, Reply, Shown, User
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import batch_plainly, write_plainly
 from crdtsync.core.agents.parse_request import request_of
+from crdtsync.core.agents.replies import Reply, Shown
 from crdtsync.core.agents.retry_replies import Outcomes
+from crdtsync.core.agents.revocation import Revocation
 from crdtsync.core.agents.space_requests import find_replica
 from crdtsync.core.agents.vote_requests import vote_request
 from crdtsync.core.agents.watch_requests import WatchRequests
@@ -35,8 +36,8 @@ from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.sliced import LongRead, LongReads
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.write_operations import WRITES
-from crdtsync.core.waiting.session_points import need_in, point_of, shown_at, vector_in
-from crdtsync.core.waiting.wait_for_changes import later
+from crdtsync.core.waiting.missing_changes import UNHEARD_WAIT_S, is_unheard
+from crdtsync.core.waiting.session_points import need_in, not_here, point_of, shown_at, vector_in
 from crdtsync.core.waiting.wait_queue import LATER, Done, Wait, Waits, too_many_waits
 from crdtsync.core.waiting.write_concern import Concern, check_possible
 from crdtsync.core.watch.watches import Watches
@@ -125,7 +126,7 @@ class Dispatcher:
         }
         self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
         self.refusals: Counter[str] = Counter()
-        self.access_changes = Changes(self, guard, cluster)
+        self.access_changes = Revocation(self, guard, cluster)
         self.is_short = self.IS_SHORT
 
     def add_requests(self, handlers: Mapping[str, Callable[[Agent, int, Arguments], object]]) -> None:
@@ -245,8 +246,8 @@ class Dispatcher:
             needed = need_in(replica, args["need"])
             if not covers(replica.vector, needed):
                 rest = {argument: value for argument, value in args.items() if argument != "need"}
-                return later(
-                    self, agent, request, args, replica, needed, lambda: self.handle(agent, request, name, rest)
+                return self.later(
+                    agent, request, args, replica, needed, lambda: self.handle(agent, request, name, rest)
                 )
         if name in WRITES:
             return self._writes.handle(agent, request, name, args)
@@ -308,8 +309,8 @@ class Dispatcher:
             vector = vector_in(replica, after)
             if not covers(replica.vector, vector):
                 rest = {argument: value for argument, value in args.items() if argument != "after"}
-                return later(
-                    self, agent, request, args, replica, vector, lambda: self.handle(agent, request, name, rest)
+                return self.later(
+                    agent, request, args, replica, vector, lambda: self.handle(agent, request, name, rest)
                 )
         return self._answer_read(agent, request, replica, name, args)
 
@@ -425,6 +426,39 @@ class Dispatcher:
         if not self.waits.add(wait):
             raise too_many_waits()
         return wait
+
+    def later(
+        self,
+        agent: Agent,
+        request: int,
+        args: Arguments,
+        replica: Replica,
+        vector: VersionVector,
+        then: Callable[[], object],
+    ) -> object:
+        """Do ``then`` when this node holds ``vector``. Until then nothing is done that a failed commit could undo.
+
+        Who asks for the change of a writer that nobody knows waits for a moment only, for it may be on its way.
+        """
+        node, name = self.node, replica.name
+        deadline_s = node.now_s + timeout_ms(args) / 1000
+
+        def here() -> Replica:
+            return node.replicas.get(name, replica)
+
+        def is_vain() -> bool:
+            return is_unheard(here(), vector, self.spaces.holders([name]), self.sync)
+
+        def park(end_s: float) -> object:
+            self.park(agent, request, end_s, {name: vector}, lambda: Done(then()), expire).stands = True
+            return LATER
+
+        def expire() -> object:
+            if (vain := is_vain()) or node.now_s >= deadline_s:
+                return not_here(here(), vector, self.sync.peers.values(), node.identity.name, is_vain=vain)
+            return park(deadline_s)
+
+        return park(min(deadline_s, node.now_s + UNHEARD_WAIT_S) if is_vain() else deadline_s)
 
     def settle(self) -> None:
         """Answer waiting requests that are done or out of time: as many as fit into one turn."""

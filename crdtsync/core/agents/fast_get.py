@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.requirements import Right
-from crdtsync.core.agents.connection import Reply
 from crdtsync.core.agents.fast_set import session_of
+from crdtsync.core.agents.replies import Reply
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import known_version_text
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
 
 _ARGUMENTS = frozenset({"key", "agent", "space"})

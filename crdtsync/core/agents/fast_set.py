@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import hlc_ms
 from crdtsync.core.access.requirements import Right
-from crdtsync.core.agents.connection import Reply
+from crdtsync.core.agents.replies import Reply
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.replica.replica import Applied
 from crdtsync.errors import NotAllowed
@@ -27,7 +27,7 @@ from crdtsync.wire.stored_values import is_storable
 from crdtsync.wire.tokens import TOKEN_PREFIX, known_version_text, token_text, version_text
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Result
     from crdtsync.core.replica.replica import Replica

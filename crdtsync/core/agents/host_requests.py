@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.kinds.arguments import Arguments
 
 SERVICE_OPERATIONS = ("backup", "log_level", "metrics")

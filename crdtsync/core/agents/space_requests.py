@@ -12,7 +12,7 @@ from crdtsync.errors import InvalidRequest, NotAllowed, UnknownSpace
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, check_agent_name, check_name, is_name
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import ArchiveRow

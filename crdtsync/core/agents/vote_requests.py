@@ -10,7 +10,7 @@ from crdtsync.errors import InvalidRequest, NoSpace
 from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, check_key
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.kinds.arguments import Arguments
 

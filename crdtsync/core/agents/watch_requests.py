@@ -10,13 +10,13 @@ from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.core.waiting.session_points import resumed_in
 from crdtsync.core.waiting.wait_queue import LATER
 from crdtsync.core.watch.change_watch import ChangeWatch
-from crdtsync.core.watch.state_watch import StateWatch, confirm
+from crdtsync.core.watch.state_watch import RETELL_KEYS_MAX, StateWatch
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
 
 WATCHES_PER_AGENT_MAX = 1000
@@ -36,7 +36,7 @@ class WatchRequests:
         return {
             "watch": self.watch,
             "unwatch": self.unwatch,
-            "confirm": lambda agent, _request, args: confirm(self._dispatcher, agent.conn, args),
+            "confirm": self.confirm,
             "resolver": self.resolver,
             "resolver_done": self.resolver_done,
         }
@@ -65,6 +65,25 @@ class WatchRequests:
         self._dispatcher.watches.remove(agent.conn, watch)
         self._dispatcher.resolvers.remove(agent.conn, watch)
         return {}
+
+    def confirm(self, agent: Agent, _request: int, args: Arguments) -> object:
+        """Whether a state watch has been told all that there is on disk here, and how far this node is behind others.
+
+        The reply comes behind all that was told. ``retell``: keys whose state the watcher wants to be told again.
+        """
+        watches = self._dispatcher.watches
+        watch, keys = watches.find(agent.conn, args.get("watch")), args.get("retell", [])
+        if not isinstance(watch, StateWatch):
+            raise InvalidRequest("watch must be the id of the request that began a watch with states")
+        if type(keys) is not list or len(keys) > RETELL_KEYS_MAX or any(type(key) is not str for key in keys):
+            raise InvalidRequest(f"retell must be a list of keys, {RETELL_KEYS_MAX:,} at most")
+        replica = watch.replica
+        token = None
+        if not watch.is_behind:
+            token = encode_token([(replica.name, replica.epoch, replica.durable_vector())])
+        watches.states.retell_to(watch, keys)
+        lag = watches.states.lag(replica, self._dispatcher.sync.peers.values(), self._node.now_s)
+        return {"token": token, **lag}
 
     def _check_room(self, agent: Agent) -> None:
         """Whether an agent may have one more watch or resolver, by its quota over all its connections."""

@@ -16,7 +16,6 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
 from crdtsync.core.waiting.session_points import shown_at
-from crdtsync.core.waiting.wait_for_changes import later
 from crdtsync.core.waiting.wait_queue import LATER, Done, too_many_waits
 from crdtsync.core.waiting.write_concern import check_possible, is_alone
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, Timeout
@@ -26,7 +25,7 @@ from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import decode_token, encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.restore import Past
@@ -67,8 +66,7 @@ class WriteRequests:
                 self._dispatcher.sync.peers.values(), replica.name, not_yet.vector
             ):
                 raise shown_at(replica, not_yet.otherwise) from None
-            return later(
-                self._dispatcher,
+            return self._dispatcher.later(
                 agent,
                 request,
                 args,

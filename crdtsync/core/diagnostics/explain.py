@@ -26,7 +26,7 @@ from crdtsync.wire.limits import key_fault, shown
 from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.kinds.base import Sibling
     from crdtsync.core.node import Node
 

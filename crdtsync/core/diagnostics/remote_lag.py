@@ -15,7 +15,7 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.kinds.arguments import Arguments
     from crdtsync.core.node import Node
 

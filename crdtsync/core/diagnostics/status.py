@@ -15,7 +15,7 @@ from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
 from crdtsync.wire.peer.messages import FEATURES
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.node import Node
     from crdtsync.core.peers.peer_state import Dial
 

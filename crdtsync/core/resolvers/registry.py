@@ -33,7 +33,7 @@ from crdtsync.wire.peer.resolvers import (
 )
 
 if TYPE_CHECKING:
-    from crdtsync.core.agents.connection import Agent
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.node_context import NodeContext
     from crdtsync.core.sync.protocol import Sync
 

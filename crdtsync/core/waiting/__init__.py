@@ -10,14 +10,13 @@ Open first: :class:`~crdtsync.core.waiting.wait_queue.Waits`. Each waiting reque
 that this node lacks next of what it waits for, so a turn costs what has come and not what waits.
 
 Example: ``get k --after c1.…`` at node b. ``session_points`` turns the token into a vector; node b lacks change 7
-of writer w; ``wait_for_changes`` files the read under ``(w, 7)``. Change 7 arrives, the read is done and answered
+of writer w; ``Dispatcher.later`` files the read under ``(w, 7)``. Change 7 arrives, the read is done and answered
 in that turn. If no node that b can reach has heard of w, ``missing_changes`` says so and the wait ends early with
 an error.
 
 Modules:
 
 - ``wait_queue``: all requests that wait, bounded for each connection
-- ``wait_for_changes``: do something once this node holds a vector
 - ``session_points``: tokens to vectors and back: what a session has seen, and what is missing here
 - ``missing_changes``: how many changes of which nodes are missing, and whether they can be expected to come
 - ``write_concern``: on how many nodes something must be, and who has it

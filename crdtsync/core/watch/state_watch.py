@@ -18,13 +18,12 @@ from crdtsync.core.watch.events import event_frames
 from crdtsync.core.watch.partial_updates import part_of
 from crdtsync.core.watch.prefix_index import Audience, concerns
 from crdtsync.core.watch.scheduler import Scheduler, Send, Watcher, concerned_by
-from crdtsync.errors import DamagedValue, InvalidRequest, TooLarge
+from crdtsync.errors import DamagedValue, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.peers.peer_state import Peer
     from crdtsync.core.replica.replica import Applied, Effect, Replica
@@ -253,25 +252,3 @@ def _value(replica: Replica, group: Sibling) -> bytes | None:
         return packed_value(replica, group)
     except (TooLarge, DamagedValue):
         return b""
-
-
-# -- requests ------------------------------------------------------------------------------------------------
-
-
-def confirm(dispatcher: Dispatcher, conn: int, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether a state watch has been told all that there is on disk here, and how far this node is behind others.
-
-    The reply comes behind all that was told. ``retell``: keys whose state the watcher wants to be told again.
-    """
-    watches = dispatcher.watches.states
-    watch, keys = dispatcher.watches.find(conn, args.get("watch")), args.get("retell", [])
-    if not isinstance(watch, StateWatch):
-        raise InvalidRequest("watch must be the id of the request that began a watch with states")
-    if type(keys) is not list or len(keys) > RETELL_KEYS_MAX or any(type(key) is not str for key in keys):
-        raise InvalidRequest(f"retell must be a list of keys, {RETELL_KEYS_MAX:,} at most")
-    replica = watch.replica
-    token = None
-    if not watch.is_behind:
-        token = encode_token([(replica.name, replica.epoch, replica.durable_vector())])
-    watches.retell_to(watch, keys)
-    return {"token": token, **watches.lag(replica, dispatcher.sync.peers.values(), dispatcher.node.now_s)}

@@ -22,7 +22,7 @@ from typing import Protocol, cast
 from crdtsyncd.config.exit_status import AddressTaken
 from crdtsyncd.loop.agent_budget import LargeRequests
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded, to_wire
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import PREFIX_BYTES, FrameReader, frame

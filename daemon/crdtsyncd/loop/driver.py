@@ -39,8 +39,8 @@ from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.slow_turns import SlowTurns
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
+from crdtsync.core.access.agent import User
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
-from crdtsync.core.agents.connection import User
 from crdtsync.core.background.digest_warmup import sum_some
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crdtsync.client.operations.agent_keys import new_agent, new_agent_key
+from crdtsync.core.access.agent import User
 from crdtsync.core.access.requirements import NEEDED, Right
-from crdtsync.core.agents.connection import User
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.errors import NoSpace

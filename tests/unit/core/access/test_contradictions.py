@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.causality import Writer
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_token
 from tests.fleet.agent import Agent, Refusal

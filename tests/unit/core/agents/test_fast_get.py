@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.interface import AgentFrame
 from crdtsync.wire.codec import pack

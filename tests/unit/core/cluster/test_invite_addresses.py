@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.cluster.admission import MEMBERS, Reach
 from crdtsync.core.cluster.invite_addresses import check_invite_address
 from crdtsync.core.cluster.membership import Member

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
 from crdtsync.core.cluster.admission import JOINING_CONNECTIONS_MAX, MEMBERS, REMOVED, Reach
 from crdtsync.core.cluster.membership import Member, Removed, written

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crdtsync.causality import Writer
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED, QUARANTINED
 from crdtsync.core.alarms import ALARM_KEYS_MAX
 from crdtsync.core.cluster.admission import Reach

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.history import taken_away

@@ -24,7 +24,7 @@ from crdtsyncd.loop.agent_socket import (
     serve_agents,
 )
 
-from crdtsync.core.agents.connection import User
+from crdtsync.core.access.agent import User
 from crdtsync.errors import ConfigError, CrdtSyncError, QuotaExceeded
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 

@@ -19,7 +19,8 @@ from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core import heal_forks
-from crdtsync.core.agents.connection import Reply, User
+from crdtsync.core.access.agent import User
+from crdtsync.core.agents.replies import Reply
 from crdtsync.core.cluster.admission import INVITES_META, Reach
 from crdtsync.core.interface import AgentFrame, Tick
 from crdtsync.errors import StorageError

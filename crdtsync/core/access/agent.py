@@ -1,4 +1,4 @@
-"""An attached agent, and the forms that answers take on their way out."""
+"""An attached agent: whose process it is, and what it may do."""
 
 from __future__ import annotations
 
@@ -9,16 +9,6 @@ from crdtsync.core.access.requirements import Right
 if TYPE_CHECKING:
     from crdtsync.core.access.quotas import Account
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.replica.replica import Replica
-
-
-class Reply(NamedTuple):
-    """A frame for an agent. ``request`` is None for events. ``stands``: also if the commit under way fails."""
-
-    conn: int
-    request: int | None
-    data: bytes
-    stands: bool = False
 
 
 class User(NamedTuple):
@@ -62,13 +52,3 @@ class Agent:
     def who(self) -> str:
         """Who it is, as rules name it."""
         return self.identities[0] if self.identities else f"uid:{self.uid}"
-
-
-class Shown:
-    """The result of a read, and what it was read from."""
-
-    __slots__ = ("replica", "result")
-
-    def __init__(self, replica: Replica, result: object) -> None:
-        self.replica = replica
-        self.result = result

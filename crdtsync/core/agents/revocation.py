@@ -13,15 +13,15 @@ from crdtsync.errors import NotAllowed
 from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
+    from crdtsync.core.access.agent import Agent
     from crdtsync.core.access.authorizer import Guard
-    from crdtsync.core.agents.connection import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.cluster.records import Cluster
 
 EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 
 
-class Changes:
+class Revocation:
     """Listens to the cluster's records on behalf of a dispatcher."""
 
     def __init__(self, dispatcher: Dispatcher, guard: Guard, cluster: Cluster) -> None:
