@@ -59,6 +59,7 @@ Modules here:
 - ``node``: :class:`~crdtsync.core.node.Node`. Open it first: ``step`` and its table of handlers, ``ready``,
   ``advance``
 - ``interface``: the events that go in, and ``Ready``
+- ``node_parts``: all parts of a node put together, and the spaces in memory
 - ``node_context``: :class:`~crdtsync.core.node_context.NodeContext`, what the parts of a node share
 - ``agenda``: when each part of a node is due; a turn runs what is
 - ``heal_forks``: forks that this node has to heal, some of it each turn

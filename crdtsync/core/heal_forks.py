@@ -27,7 +27,10 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
-    from crdtsync.core.node import Node
+    from collections.abc import Callable
+
+    from crdtsync.core.interface import Ready
+    from crdtsync.core.node_parts import NodeParts
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.sync.fork_search import Lost
     from crdtsync.wire.change import Change
@@ -53,13 +56,20 @@ class _Collecting(NamedTuple):
 
 class ForkHealing:
     """Of one node. ``waiting``: what agents and peers have said since the last turn, or while a healing is brought to
-    its end.
+    its end; ``take`` takes such an event in. ``read_anew`` reads a space from disk: see :meth:`.node.Node.read_anew`.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        node: NodeParts,
+        take: Callable[[Event], None],
+        read_anew: Callable[[str, CrdtSyncError], Ready],
+    ) -> None:
         self.waiting = deque[Event]()
         self._waiting_bytes = 0
         self._node = node
+        self._take = take
+        self._read_anew = read_anew
         self._collecting: _Collecting | None = None
         self._committing: tuple[str, str, bytes, int] | None = None  # the space, what is to be told, the next
         # incarnation, and how many slices are to be applied then
@@ -96,7 +106,7 @@ class ForkHealing:
             event = self.waiting.popleft()
             taken_bytes += _size_bytes(event)
             self._waiting_bytes -= _size_bytes(event)
-            self._node.take(event)
+            self._take(event)
 
     @property
     def is_crowded(self) -> bool:
@@ -200,7 +210,7 @@ class ForkHealing:
         self._committing = None
         node.identity = node.identity._replace(incarnation=incarnation)
         node.sync.forks.healed(name)
-        after = node.read_anew(name, CrdtSyncError(_SAYS))
+        after = self._read_anew(name, CrdtSyncError(_SAYS))
         node.sync.outbox.closes += after.peer_closes
         node.dispatcher.replies += after.replies
         node.dispatcher.closes += [(conn, _SAYS) for conn in sorted(node.dispatcher.agents)]

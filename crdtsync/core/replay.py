@@ -14,10 +14,10 @@ from crdtsync.errors import ForkDetected, InvalidEncoding
 from crdtsync.wire.change import Change
 
 if TYPE_CHECKING:
-    from crdtsync.core.node import Node
+    from crdtsync.core.node_parts import NodeParts
 
 
-def take_back(node: Node, space: int, body: bytes) -> None:
+def take_back(node: NodeParts, space: int, body: bytes) -> None:
     """Take one in, if that can be done now."""
     replica = replica_of(node, space)
     change = None if replica is None else decoded(replica, body)
@@ -35,13 +35,13 @@ def take_back(node: Node, space: int, body: bytes) -> None:
     node.received(applied)
 
 
-def is_held(node: Node, space: int, writer: int, seq: int) -> bool:
+def is_held(node: NodeParts, space: int, writer: int, seq: int) -> bool:
     """Whether a change is in this node's state, or in none any more, since its space is gone."""
     replica = replica_of(node, space)
     return replica is None or replica.vector.get(Writer(writer), 0) >= seq
 
 
-def replica_of(node: Node, space: int) -> Replica | None:
+def replica_of(node: NodeParts, space: int) -> Replica | None:
     """The replica that is stored under a number."""
     return next((replica for replica in node.replicas.values() if replica.id == space), None)
 

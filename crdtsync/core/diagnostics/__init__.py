@@ -3,7 +3,7 @@
 Open first: :func:`~crdtsync.core.diagnostics.status.build_status`, the object that ``crdtsync status --json``
 prints. :func:`~crdtsync.core.diagnostics.explain.explain` answers ``crdtsync explain KEY``: which change, from
 whom, over which peer, what it waits for. Everything here is read from what the node knows anyway; reading it
-changes nothing.
+changes nothing. It is given the node's parts (:class:`~crdtsync.core.node_parts.NodeParts`), not the node.
 
 Example: ``plan/goal`` on node c is old. ``explain`` says that change 17 of node a is not here, that a is not
 connected to c, that b has change 17 on disk, and that b was heard of two seconds ago.

@@ -28,7 +28,7 @@ from crdtsync.wire.tokens import encode_dot
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
     from crdtsync.core.kinds.base import Sibling
-    from crdtsync.core.node import Node
+    from crdtsync.core.node_parts import NodeParts
 
 VALUES_SHOWN_MAX = 6
 """Concurrent values that are told one by one."""
@@ -37,7 +37,7 @@ REASONS_MAX = 12
 """In one explanation."""
 
 
-def explain(node: Node, agent: Agent, space: str, key: object) -> Item:
+def explain(node: NodeParts, agent: Agent, space: str, key: object) -> Item:
     """All that this node can say about a key. Reading it does not count as reading the key.
 
     :raises InvalidRequest: not a key.
@@ -71,7 +71,7 @@ def explain(node: Node, agent: Agent, space: str, key: object) -> Item:
     return {**answer, "state": state, "summary": summary, **empty, **found, "reasons": reasons[:REASONS_MAX]}
 
 
-def _where_from(node: Node, space: str) -> str:
+def _where_from(node: NodeParts, space: str) -> str:
     record = node.spaces.record(space)
     if record is None or not record.exists:
         return "nobody has made it, as far as this node knows, or it was dropped: crdtsync space list shows all"
@@ -183,7 +183,7 @@ HIDDEN = "there is an alarm about this space; who may not read all of the space 
 Handler = Callable[[Any, int, Mapping[str, Any]], object]
 
 
-def explain_request(node: Node) -> Handler:
+def explain_request(node: NodeParts) -> Handler:
     """The handler of ``explain``."""
 
     def answer(agent: Agent, request: int, args: Mapping[str, Any]) -> object:

@@ -9,7 +9,7 @@ from crdtsync.core.reads.operations import Reader
 from crdtsync.core.replica.replica import Replica
 
 if TYPE_CHECKING:
-    from crdtsync.core.node import Node
+    from crdtsync.core.node_parts import NodeParts
 
 Item = dict[str, Any]
 
@@ -17,7 +17,7 @@ Item = dict[str, Any]
 class Here(NamedTuple):
     """What is looked at: one key of one space on one node."""
 
-    node: Node
+    node: NodeParts
     replica: Replica
     reader: Reader
     key: str

@@ -7,6 +7,7 @@ Acknowledgements go to peers alone, and to ask costs every node a message for ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector
@@ -17,28 +18,32 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
     from crdtsync.core.kinds.arguments import Arguments
-    from crdtsync.core.node import Node
+    from crdtsync.core.node_parts import NodeParts
 
 FAR_WAIT_S = 1.0
 """How long far nodes are waited for: an answer takes some 50 ms for each connection on its way."""
 
 
-def status_request(node: Node) -> Callable[[Agent, int, Arguments], object]:
-    """The handler of ``status``; with ``far`` it knows the lag of far nodes."""
+def status_request(
+    node: NodeParts, status: Callable[[Agent, bool], object]
+) -> Callable[[Agent, int, Arguments], object]:
+    """The handler of ``status``; with ``far`` it knows the lag of far nodes. ``status``: what it answers to an agent,
+    with the reserved space or not.
+    """
 
     def answer(agent: Agent, request: int, args: Arguments) -> object:
-        def status() -> object:
-            return node.status(agent, args.get("reserved") is True)
-
+        now = partial(status, agent, args.get("reserved") is True)
         if args.get("far") is not True:
-            return status()
+            return now()
         shown = [name for name in node.replicas if name != CLUSTER_SPACE and node.guard.sees_all_of(agent, name)]
-        return knowing_far(node, agent, request, shown, status)
+        return knowing_far(node, agent, request, shown, now)
 
     return answer
 
 
-def knowing_far(node: Node, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]) -> object:
+def knowing_far(
+    node: NodeParts, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]
+) -> object:
     """What ``answer`` returns, once far nodes have said how far they are in these spaces, or have not in time."""
     mesh = node.sync.mesh
     far = [other for other, route in mesh.routes.by_node().items() if route.hops > 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import missing
@@ -16,7 +16,9 @@ from crdtsync.wire.peer.messages import FEATURES
 
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
-    from crdtsync.core.node import Node
+    from crdtsync.core.diagnostics.counters import Counts
+    from crdtsync.core.diagnostics.usage import Stats, Usage
+    from crdtsync.core.node_parts import NodeParts
     from crdtsync.core.peers.peer_state import Dial
 
 
@@ -24,10 +26,12 @@ _NOTHING_STORED = dict.fromkeys(("log_changes", "log_bytes", "history_bytes", "d
 """Of a space that has just been made."""
 
 
-def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
+def build_status(
+    node: NodeParts, counts: Counts, usages: Callable[[Stats], Iterable[Usage]], reserved: bool = False
+) -> dict[str, Any]:
     """Everything that people and tools may want to know of this node, now. The shell adds what only it knows.
 
-    ``reserved``: with the space that holds the cluster's own records.
+    ``usages``: how full everything is; ``reserved``: with the space that holds the cluster's own records.
     """
     stats = node.storage.all_log_stats()
     shown = {name: replica for name, replica in sorted(node.replicas.items()) if reserved or name != CLUSTER_SPACE}
@@ -58,17 +62,17 @@ def build_status(node: Node, reserved: bool = False) -> dict[str, Any]:
         ],
         "store": node.storage.stats(),
         "counters": {
-            **node.counts.described(),
+            **counts.described(),
             "deliveries": node.sync.received_count,
             "alarms": node.alarms.raised_count,
             "requests": {name: count for name, count in sorted(node.dispatcher.requests.items()) if count},
             "refusals": dict(sorted(node.dispatcher.refusals.items())),
         },
-        "usage": [usage.described() for usage in node.usages(stats)],
+        "usage": [usage.described() for usage in usages(stats)],
     }
 
 
-def health_of(node: Node) -> Health:
+def health_of(node: NodeParts) -> Health:
     """How this node is, for others to hear."""
     store: dict[str, Any] = dict(node.storage.stats())
     since: dict[str, int] = {}
@@ -103,8 +107,8 @@ def _told(health: Health | None) -> dict[str, Any]:
     }
 
 
-def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
-    """The same for one who may not read everything here, without what that would show.
+def limited_status(node: NodeParts, agent: Agent, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the ``whole`` status what an agent may see that may not read everything here.
 
     Figures of a space count keys, so they are of those spaces alone of which it may read all.
     """
@@ -114,7 +118,6 @@ def limited_status(node: Node, agent: Agent) -> dict[str, Any]:
         for name, replica in sorted(node.replicas.items())
         if name != CLUSTER_SPACE and guard.sees_all_of(agent, name)
     }
-    whole = build_status(node)
     own = {one.conn for one in node.dispatcher.agents.values() if one.who == agent.who}
     return {
         "limited": True,
@@ -143,7 +146,7 @@ def _of_spaces(lag: Mapping[str, int], shown: Mapping[str, Replica]) -> dict[str
     return {name: count for name, count in lag.items() if name in shown}
 
 
-def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
+def _agents(node: NodeParts, conns: Container[int]) -> list[dict[str, Any]]:
     return [
         {
             "name": agent.name,
@@ -158,7 +161,7 @@ def _agents(node: Node, conns: Container[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
+def _space(node: NodeParts, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
     asleep = replica.asleep
     checkpoint_ms = replica.checkpoints.newest_ms() if asleep is None else asleep.checkpoint_ms
     return {
@@ -179,7 +182,7 @@ def _space(node: Node, replica: Replica, stats: Mapping[str, int]) -> dict[str, 
     }
 
 
-def _known(node: Node) -> list[Peer]:
+def _known(node: NodeParts) -> list[Peer]:
     """All nodes that this one has met, and the members that it has only heard of."""
     unmet = {
         each.node: Peer(each.node, each.name, url=f"wss://{each.addresses[0]}" if each.addresses else "")
@@ -189,14 +192,14 @@ def _known(node: Node) -> list[Peer]:
     return [peer for _, peer in sorted({**node.sync.peers, **unmet}.items())]
 
 
-def _unanswered(node: Node) -> list[Dial]:
+def _unanswered(node: NodeParts) -> list[Dial]:
     """Addresses at which nobody has answered yet, and that are not known to be those of a member."""
     of_members = {address for each in node.fleet.others() for address in each.addresses}
     known = {f"wss://{address}" for address in of_members | node.fleet.left_addresses}
     return [dial for url, dial in sorted(node.sync.dials.items()) if not dial.node and url not in known]
 
 
-def _peer(node: Node, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, Any]:
+def _peer(node: NodeParts, peer: Peer, replicas: Mapping[str, Replica]) -> dict[str, Any]:
     link = peer.link
     acked = {name: peer.acked.get(name, {}) for name in replicas if node.spaces.may_hold(name, peer.node)}
     dial = _dial_of(node, peer)
@@ -232,12 +235,12 @@ def _lacks(link: Link) -> list[str]:
     return [] if link.hello is None else sorted(set(FEATURES) - set(link.hello.features))
 
 
-def _should_be_direct(node: Node) -> bool:
+def _should_be_direct(node: NodeParts) -> bool:
     """Whether a peer that is reached over others alone is one too many: each is to be connected to all."""
     return len(node.fleet.membership.members) <= node.fleet.reach.full_mesh_nodes_max
 
 
-def _dial_of(node: Node, peer: Peer) -> Dial | None:
+def _dial_of(node: NodeParts, peer: Peer) -> Dial | None:
     """How it goes at the address at which a node was found last; before that, at one that it says is its own."""
     member = node.fleet.membership.members.get(peer.node)
     own = () if member is None or peer.url else (f"wss://{address}" for address in member.addresses)
@@ -245,7 +248,7 @@ def _dial_of(node: Node, peer: Peer) -> Dial | None:
     return next(tried, None)
 
 
-def _unlinked_state(node: Node, dial: Dial | None) -> str:
+def _unlinked_state(node: NodeParts, dial: Dial | None) -> str:
     """What a node without a connection is called, whatever its address answered last."""
     if node.fleet.is_initialised and not node.fleet.is_member:
         return "refused"

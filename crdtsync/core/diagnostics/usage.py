@@ -29,7 +29,7 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 
 if TYPE_CHECKING:
-    from crdtsync.core.node import Node
+    from crdtsync.core.node_parts import NodeParts
 
 LIMIT, BUFFER, CAP = "limit", "buffer", "cap"
 ALARM_PERCENT = 70
@@ -65,18 +65,18 @@ Stats = Mapping[int, Mapping[str, int]]
 """Of the log and the history of spaces, by their number."""
 
 
-def usages(node: Node, stats: Stats) -> list[Usage]:
+def usages(node: NodeParts, crowds: Crowds, stats: Stats) -> list[Usage]:
     """How full all that is, now, which the core keeps in bounds; in order of the names. It looks at every space."""
-    return sorted([*pressing(node), *_capped(node, stats)])
+    return sorted([*pressing(node, crowds), *_capped(node, stats)])
 
 
-def pressing(node: Node) -> list[Usage]:
+def pressing(node: NodeParts, crowds: Crowds) -> list[Usage]:
     """The same of what alarms may be raised for: no caps. This is asked every few seconds, and reads nothing from disk.
 
     With 10,000 spaces a turn with it took 340 ms when it looked at everything, and takes 17 (measured).
     """
     of_agents = (*_of_agents(node), *_of_quotas(node), *_of_records(node))
-    return sorted([*of_agents, *_of_peers(node), *_of_spaces(node), _alarms(node)])
+    return sorted([*of_agents, *_of_peers(node), *_of_spaces(node, crowds), _alarms(node)])
 
 
 def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, kind: str) -> Usage:
@@ -85,7 +85,7 @@ def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, 
     return Usage(name, used, bound, unit, kind, scope if used else "")
 
 
-def _of_agents(node: Node) -> Iterator[Usage]:
+def _of_agents(node: NodeParts) -> Iterator[Usage]:
     dispatcher, agents = node.dispatcher, node.dispatcher.agents
     waiting = [(dispatcher.waits.count(conn), agent.name) for conn, agent in agents.items()]
     yield fullest("agent_waits", waiting, Waits.PER_AGENT_MAX, "requests", LIMIT)
@@ -95,14 +95,14 @@ def _of_agents(node: Node) -> Iterator[Usage]:
     yield fullest("watch_missed_keys", missed, watches.DIRTY_KEYS_MAX, "keys", BUFFER)
 
 
-def _of_records(node: Node) -> Iterator[Usage]:
+def _of_records(node: NodeParts) -> Iterator[Usage]:
     """Of the cluster's records that are refused at their bound."""
     cluster = node.cluster
     yield Usage("access_rules", len(cluster.names(ACCESS)), record_cleanup.RULES_MAX, "rules", LIMIT)
     yield Usage("agents_with_keys", len(cluster.names(AGENTS)), record_cleanup.AGENTS_MAX, "agents", LIMIT)
 
 
-def _of_quotas(node: Node) -> Iterator[Usage]:
+def _of_quotas(node: NodeParts) -> Iterator[Usage]:
     """Of each quota that of the agent which has used most of its own."""
     accounts = node.guard.accounts.attached()
     watching = Counter[str]()
@@ -135,7 +135,7 @@ def _part(share: _Share) -> float:
     return share.used / max(share.bound, 1)
 
 
-def _of_peers(node: Node) -> Iterator[Usage]:
+def _of_peers(node: NodeParts) -> Iterator[Usage]:
     names = [(link, link.hello.name if link.hello is not None else link.url) for link in node.sync.links.values()]
     unacknowledged = [(link.sent_bytes - link.acked_bytes, name) for link, name in names]
     yield fullest("peer_credit", unacknowledged, change_feed.CREDIT_BYTES_MAX, "bytes", BUFFER)
@@ -144,11 +144,11 @@ def _of_peers(node: Node) -> Iterator[Usage]:
     yield Usage("snapshots_given", given, snapshot_server.SNAPSHOTS_OPEN_MAX, "snapshots", BUFFER)
 
 
-def _awake(node: Node) -> list[tuple[str, Replica]]:
+def _awake(node: NodeParts) -> list[tuple[str, Replica]]:
     return [(name, replica) for name, replica in node.replicas.items() if replica.asleep is None]
 
 
-def _of_spaces(node: Node) -> Iterator[Usage]:
+def _of_spaces(node: NodeParts, crowds: Crowds) -> Iterator[Usage]:
     awake = _awake(node)
     early = ((size_bytes, name) for name, replica in awake if (size_bytes := replica.gate.size_bytes))
     yield fullest("early_changes", early, causal_gate.BYTES_MAX, "bytes", BUFFER)
@@ -163,10 +163,10 @@ def _of_spaces(node: Node) -> Iterator[Usage]:
     )
     yield fullest("schemas", schemas, declare.SCHEMAS_MAX, "schemas", LIMIT)
     yield Usage("spaces", node.spaces.named_count(), spaces.SPACES_MAX, "spaces", LIMIT)
-    yield fullest("key_siblings", node.crowds.look(plural), KEY_SIBLINGS_MAX, "siblings", LIMIT)
+    yield fullest("key_siblings", crowds.look(plural), KEY_SIBLINGS_MAX, "siblings", LIMIT)
 
 
-def _capped(node: Node, stats: Stats) -> Iterator[Usage]:
+def _capped(node: NodeParts, stats: Stats) -> Iterator[Usage]:
     """What is kept at its bound by letting the oldest go."""
     replicas, caps = node.replicas.items(), node.retention.caps
     logs = [(name, stats[replica.id]) for name, replica in replicas if replica.id in stats]
@@ -214,7 +214,7 @@ def most_siblings(replica: Replica) -> tuple[int, str]:
     return max(held, default=(0, ""))
 
 
-def _alarms(node: Node) -> Usage:
+def _alarms(node: NodeParts) -> Usage:
     return Usage("alarms", len(node.alarms.raised()), Alarms.ALARMS_MAX, "alarms", LIMIT)
 
 

@@ -70,7 +70,7 @@ def test_the_most_siblings_are_looked_for_only_where_something_has_happened(node
     monkeypatch.setattr(usage, "most_siblings", most_siblings)
 
     def siblings():
-        (found,) = [one for one in usage.pressing(node.node) if one.name == "key_siblings"]
+        (found,) = [one for one in usage.pressing(node.node, node.node.crowds) if one.name == "key_siblings"]
         return found.used, found.scope
 
     assert [siblings(), siblings()] == [(3, "k"), (3, "k")]
@@ -87,11 +87,11 @@ def test_schemas_and_spaces_are_told_before_there_can_be_no_more(node, monkeypat
     ann = node.agent("ann")
     alarms, looker = made()
     for number in range(7):
-        looker.look(usage.pressing(node.node))
+        looker.look(usage.pressing(node.node, node.node.crowds))
         assert not alarms.raised()
         ann.do("schema_set", pattern=f"a{number}/**", policy="max")
         ann.do("space_create", name=f"space{number}")
-    looker.look(usage.pressing(node.node))
+    looker.look(usage.pressing(node.node, node.node.crowds))
     schemas, named = sorted(alarm.message for alarm in alarms.raised())
     assert schemas.startswith("schemas (default) stands at 7 of 10 schemas")
     assert named.startswith("spaces stands at 7 of 10 spaces")
@@ -99,7 +99,7 @@ def test_schemas_and_spaces_are_told_before_there_can_be_no_more(node, monkeypat
 
 def test_what_the_alarms_look_at_reads_nothing_from_disk(node, monkeypatch):
     monkeypatch.setattr(node.node, "storage", None)
-    kinds = {one.kind for one in usage.pressing(node.node)}
+    kinds = {one.kind for one in usage.pressing(node.node, node.node.crowds)}
     assert kinds == {LIMIT, BUFFER}
 
 
