@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot
-from crdtsync.core.history.query import decode_order, history_of_key, rows_of_key
 from crdtsync.core.history.recorder import decode_seen
 from crdtsync.core.history.removal_reason import RemovalReason
+from crdtsync.core.reads.key_history import decode_order, history_of_key, rows_of_key
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.wire.kinds import Kind

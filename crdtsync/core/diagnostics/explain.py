@@ -16,9 +16,9 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.diagnostics.explain_reasons import FINDERS
 from crdtsync.core.diagnostics.explain_subject import Here, Item, arrival, holders, reason
 from crdtsync.core.diagnostics.remote_lag import knowing_far
-from crdtsync.core.history.query import rows_of_key
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.values import describe, inline_value, policy_of, siblings
+from crdtsync.core.reads.key_history import rows_of_key
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.errors import InvalidRequest, UnknownSpace

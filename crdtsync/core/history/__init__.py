@@ -9,8 +9,6 @@ Where to begin:
 - ``recorder``: :class:`~.recorder.HistoryRecorder`, one a replica, writes down what every operation removes;
 - ``removal_reason``: :class:`~.removal_reason.RemovalReason`, why a value went, and the rules that tell a lost value
   from a replaced one;
-- ``query``: answers the request ``history`` for one key, page by page, from memory and from disk;
-- ``cuts``: what a space held at a point of its past, and which point a token or a time names;
 - ``checkpoints``: points with a name, which nodes keep;
 - ``checkpoint_policies``: what says how often nodes make such points by themselves;
 - ``taken_away``: what a snapshot took away with nobody to confirm it, kept for a while;
@@ -19,6 +17,9 @@ Where to begin:
 What kinds differ in (which earlier values live on in a new one, what a line shows) stands in the rules of each kind,
 :class:`crdtsync.core.kinds.base.Rules`. The numbers of the reasons and the names of operations are in databases: they
 never change.
+
+Requests that tell of history are in ``reads``: ``key_history`` of one key, ``history_scan`` of many, ``as_of`` of a
+point of the past.
 
 This room may import ``kinds``, ``text``, ``storage``, ``crdt`` and below. The replica calls it while it applies a
 change; nothing here changes the live state.

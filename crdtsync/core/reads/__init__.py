@@ -16,11 +16,14 @@ Modules:
 
 - ``operations``: the table of reads, and the reader
 - ``listing``: many keys in one answer: by prefix, as a directory, by name
+- ``declared``: what reserved keys declare: schemas, checkpoints, purges
 - ``blobs``: a part of a blob; how far an upload has come
 - ``pages``: how much one answer shows
 - ``sliced``: reads that take more than one turn: a slice a turn, bounded for each connection
-- ``history_scan``: one of these: the newest writes of many keys
-- ``as_of``: another: any read, as of a point of the past
+- ``key_history``: the values of one key, page by page, from memory and from disk
+- ``history_scan``: a read in slices: the newest writes of many keys
+- ``cuts``: what a space held at a point of its past, and which point a token or a time names
+- ``as_of``: another in slices: any read, as of such a point
 - ``checkpoint_check``: reads back what a checkpoint holds
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,

@@ -1,7 +1,7 @@
 """Reads of the past: any read of a space, with ``at``, answered as of an older cut.
 
 Example: ``get {"key": "plan/goal", "at": "c1.…"}``. The read finds out which cut the token names, collects the entries
-of ``plan/goal`` that are in it (:mod:`crdtsync.core.history.cuts`), and hands them to the same function that answers a
+of ``plan/goal`` that are in it (:mod:`crdtsync.core.reads.cuts`), and hands them to the same function that answers a
 ``get`` of today. So the past is shown as the present is: kinds, siblings and read policies have one set of rules.
 
 All of that may be much to look at, so it goes by slices, with other requests between. Rights are those of now.
@@ -20,7 +20,7 @@ from crdtsync.causality import HLC_MAX, Dot, covers
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entries, Entry, covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
-from crdtsync.core.history.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
+from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
 from crdtsync.core.reads.listing import behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS
-from crdtsync.core.history.cuts import Cut, cut_of
 from crdtsync.core.reads.as_of import Collecting, Wanted
+from crdtsync.core.reads.cuts import Cut, cut_of
 from crdtsync.errors import InvalidEncoding
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.history.query import Item, describe_past, is_same_edit, join_edits, page
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.arguments import Arguments
+from crdtsync.core.reads.key_history import Item, describe_past, is_same_edit, join_edits, page
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.reads.pages import page_limit
 from crdtsync.core.replica.replica import Replica

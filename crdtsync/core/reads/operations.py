@@ -10,7 +10,6 @@ from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.crdt.read_policies import Policy
-from crdtsync.core.history.query import decode_order, history_of_key
 from crdtsync.core.kinds.base import Paged, Sibling
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.kinds.text import READ_BYTES_MAX
@@ -23,13 +22,12 @@ from crdtsync.core.kinds.values import (
     version_of,
 )
 from crdtsync.core.reads.blobs import blob_parts, blob_read
+from crdtsync.core.reads.declared import checkpoints, purges, schemas
+from crdtsync.core.reads.key_history import decode_order, history_of_key
 from crdtsync.core.reads.listing import get_many, scan
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
-from crdtsync.core.replica.checkpoint_operations import checkpoints
-from crdtsync.core.replica.purges import purges
 from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, value_handed_over
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.schemas.declare import schemas
 from crdtsync.core.storage.interface import DocumentUpdate, Storage
 from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER

@@ -23,7 +23,7 @@ Modules:
 - ``bring_back``: writing anew what a snapshot took away
 - ``resolve``: one value in place of all siblings
 - ``restore``: makes of keys what they were at a point of the past
-- ``checkpoint_operations``: requests about checkpoints
+- ``checkpoint_operations``: requests that make and delete checkpoints
 - ``uploads``: the parts of blobs: whose they are, and when they go
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
 - ``schemas``: (a room) what is declared for the keys of a pattern, and what that does to writes

@@ -1,4 +1,4 @@
-"""Requests that make, show and delete the checkpoints of a space."""
+"""Requests that make and delete the checkpoints of a space, and declare when nodes make some by themselves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from crdtsync.core.history.checkpoint_policies import (
     POLICIES_MAX,
     POLICY_PREFIX,
     PREFIXES_MAX,
-    CheckpointPolicy,
     check_policy_name,
     packed_policy,
 )
 from crdtsync.core.history.checkpoints import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS_MAX,
-    Checkpoint,
     check_name,
     packed_record,
 )
@@ -24,10 +22,8 @@ from crdtsync.errors import InvalidRequest, QuotaExceeded, VersionMismatch
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_prefix
-from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.reads.operations import Reader
     from crdtsync.core.replica.change_draft import Draft
 
 NOTE_CHARS_MAX = 1000
@@ -101,50 +97,3 @@ def _said(args: Arguments) -> tuple[str, list[str]]:
     if type(prefixes) is not list or len(prefixes) > PREFIXES_MAX:
         raise InvalidRequest(f"prefixes must be a list of at most {PREFIXES_MAX} prefixes")
     return note, [check_prefix(prefix) for prefix in prefixes]
-
-
-def checkpoints(reader: Reader, args: Arguments) -> object:
-    """The request ``checkpoints``: all of them, the oldest first, or that of a ``name``."""
-    name = args.get("name")
-    known = reader.replica.checkpoints
-    found = known.all() if name is None else [known.get(check_name(name))]
-    return {
-        "items": [_described(reader, record) for record in found if not record.entry.is_expired(reader.now_ms)],
-        "policies": [_described_policy(reader, policy) for policy in known.policies()],
-        "held_bytes": known.held_bytes if found else 0,
-        "bytes_max": known.bytes_max,
-        "token": reader.token(),
-    }
-
-
-def _described(reader: Reader, record: Checkpoint) -> Result:
-    replica, entry = reader.replica, record.entry
-    return {
-        "name": record.name,
-        "note": record.note,
-        "prefixes": list(record.prefixes),
-        "keys": record.keys,
-        "cut": encode_token([(replica.name, replica.epoch, record.vector)]),
-        "whole": replica.checkpoints.is_whole(record),
-        "dot": encode_dot(entry.dot),
-        "agent": entry.agent,
-        "node": reader.node_of(entry.writer),
-        "time": record.time_ms,
-        "ttl": (entry.attrs or {}).get("ttl"),
-        "versions": dict(record.versions),
-    }
-
-
-def _described_policy(reader: Reader, policy: CheckpointPolicy) -> Result:
-    made = [record.time_ms for record in reader.replica.checkpoints.all() if record.policy == policy.name]
-    return {
-        "name": policy.name,
-        "prefixes": list(policy.prefixes),
-        "every": policy.every_ms,
-        "keep": policy.keep,
-        "age": policy.age_ms,
-        "last": max(made, default=None),
-        "count": len(made),
-        "agent": policy.entry.agent,
-        "node": reader.node_of(policy.entry.writer),
-    }

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsync.causality import Dot, VersionVector, flatten, hlc_ms, merge
+from crdtsync.causality import Dot, VersionVector, flatten, merge
 from crdtsync.core.crdt.entries import Entries, Entry
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.arguments import Arguments, Result
-from crdtsync.core.storage.interface import purge_done_name
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import Op, value_hash
@@ -27,10 +26,8 @@ from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_BYTES_MAX, key_fault, shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern, check_pattern
-from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
-    from crdtsync.core.reads.operations import Reader
     from crdtsync.core.replica.change_draft import Draft
 
 PURGE_PREFIX = "_purge/"
@@ -159,31 +156,6 @@ def matching(entries: Entries, pattern: Pattern, start: str, looked_at_max: int)
     keys = [*islice(entries.keys(pattern.prefix, start, hidden=True), looked_at_max)]
     found = [key for key in keys if pattern.matches(key)]
     return found, keys[-1] if len(keys) == looked_at_max else None
-
-
-def purges(reader: Reader, args: Arguments) -> object:
-    """The request ``purges``: all of them, or that of a ``pattern``, and what became of them on this node."""
-    wanted = args.get("pattern")
-    replica = reader.replica
-    found = [one for one in replica.purges.all() if reader.may_read(PURGE_PREFIX + one.pattern.text)]
-    if wanted is not None:
-        found = [one for one in found if one.pattern.text == check_pattern(wanted).text]
-    return {"items": [_described(reader, one) for one in found], "token": reader.token()}
-
-
-def _described(reader: Reader, one: Purge) -> dict[str, Any]:
-    done = outcome_of(reader.storage.meta(purge_done_name(reader.replica.id, one.pattern.text)), one)
-    return {
-        "pattern": one.pattern.text,
-        "dot": encode_dot(one.entry.dot),
-        "agent": one.entry.agent,
-        "node": reader.node_of(one.entry.writer),
-        "time": hlc_ms(one.entry.hlc),
-        "done": done is not None,
-        "values": None if done is None else done[0],
-        "changes": None if done is None else done[1],
-        "texts": None if done is None else done[2],
-    }
 
 
 def outcome_of(packed: bytes | None, one: Purge) -> tuple[int, int, int] | None:

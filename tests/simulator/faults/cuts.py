@@ -6,9 +6,9 @@ from crdtsyncd.storage.past_reads import PastReads
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS
-from crdtsync.core.history import cuts
 from crdtsync.core.history.checkpoints import Checkpoints, packed_record
-from crdtsync.core.history.cuts import Closing, Cut
+from crdtsync.core.reads import cuts
+from crdtsync.core.reads.cuts import Closing, Cut
 from crdtsync.core.replica import restore
 from crdtsync.core.storage.long_values import LongValues
 from crdtsync.wire.codec import pack, unpack

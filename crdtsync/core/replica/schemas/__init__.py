@@ -9,7 +9,7 @@ What other nodes write is never held against a schema: every node must take in w
 
 Modules:
 
-- ``declare``: the requests that set and show schemas
+- ``declare``: the request that sets schemas
 - ``check``: an author's operations held against the schema of their key, before anything is written
 - ``caps``: what goes when a write is one too many
 

@@ -1,4 +1,4 @@
-"""Requests that set and show the schemas of a space."""
+"""The request that sets the schemas of a space."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import CAP_KINDS, JSON_KINDS, SLIDING_KINDS, TTL_KINDS, Kind
 from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, key_fault, shown
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
-from crdtsync.wire.tokens import encode_dot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.reads.operations import Reader
     from crdtsync.core.replica.change_draft import Draft
 
 JSON_BYTES_MAX = 1024 * 1024
@@ -171,43 +169,3 @@ def _declared_ms(held: Sequence[Entry], newest: Schema) -> int:
             since = since_ms(schema.plain)
             times += [hlc_ms(entry.hlc)] if since is None else [hlc_ms(entry.hlc), since]
     return min(times)
-
-
-def schemas(reader: Reader, args: Arguments) -> object:
-    """The request ``schemas``: all of them, that of a ``pattern``, or the one that applies to a ``key``."""
-    known = reader.replica.schemas
-    pattern, key = args.get("pattern"), args.get("key")
-    if pattern is not None and key is not None:
-        raise InvalidRequest("schemas takes a pattern or a key, not both")
-    found = [schema for schema in known.all() if reader.may_read(SCHEMA_PREFIX + schema.pattern)]
-    if pattern is not None:
-        text = check_pattern(pattern).text
-        found = [schema for schema in found if schema.pattern == text]
-    elif key is not None:
-        fault = key_fault(key)
-        if fault is not None:
-            raise InvalidRequest(f"the key {shown(key)} {fault}")
-        found = [schema] if reader.may_read(str(key)) and (schema := known.of(str(key))).pattern else []
-    return {"items": [_described(reader, schema) for schema in found], "token": reader.token()}
-
-
-def _described(reader: Reader, schema: Schema) -> Result:
-    held = reader.replica.entries.held(SCHEMA_PREFIX + schema.pattern)
-    return {
-        "pattern": schema.pattern,
-        "policy": schema.policy.name,
-        "refuse_lower": schema.refuse_lower,
-        "history": schema.plain.get("history", True) if schema.history is not None else True,
-        "schema": pack(schema.plain),
-        "siblings": len(held) - 1,
-        **_written(reader, held[-1]),
-    }
-
-
-def _written(reader: Reader, entry: Entry) -> Result:
-    return {
-        "dot": encode_dot(entry.dot),
-        "agent": entry.agent,
-        "node": reader.node_of(entry.writer),
-        "time": hlc_ms(entry.hlc),
-    }

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
-from crdtsync.core.history import query
 from crdtsync.core.interface import Tick
-from crdtsync.core.reads import history_scan
+from crdtsync.core.reads import history_scan, key_history
 from crdtsync.core.reads.sliced import LongReads
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Op, value_hash
@@ -261,9 +260,9 @@ def test_pages_meet_without_gap_or_repeat(node, monkeypatch):
         ann.set("k", n)
     whole = [item["dot"] for item in history(ann)]
     assert [item["dot"] for item in history(ann, limit=3)] == whole
-    monkeypatch.setattr(query, "HISTORY_ROWS_MAX", 4)
+    monkeypatch.setattr(key_history, "HISTORY_ROWS_MAX", 4)
     assert [item["dot"] for item in history(ann)] == whole
-    monkeypatch.setattr(query, "HISTORY_BYTES_MAX", 1)
+    monkeypatch.setattr(key_history, "HISTORY_BYTES_MAX", 1)
     assert [item["dot"] for item in history(ann)] == whole
 
 
@@ -425,7 +424,7 @@ def test_edits_of_a_text_by_one_author_are_one(node, monkeypatch):
     wanted = [("ann", 3, "live"), ("bob", 1, "replaced"), ("ann", 5, "replaced")]
     found = history(ann.session, "t")
     with monkeypatch.context() as patch:
-        patch.setattr(query, "HISTORY_ROWS_MAX", 2)
+        patch.setattr(key_history, "HISTORY_ROWS_MAX", 2)
         assert sum(item["edits"] for item in history(ann.session, "t")) == 9
     assert [(item["agent"], item["edits"], item["fate"]) for item in found] == wanted
     assert found[0]["began"] < found[0]["time"]

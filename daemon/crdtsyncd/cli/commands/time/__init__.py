@@ -6,7 +6,7 @@ Example: ``crdtsync checkpoint create before-refactor``, then, when an agent has
 restore before-refactor``.
 
 What the commands do is in ``crdtsync.client.operations``; what a point of the past is, in
-``crdtsync.core.history.cuts``.
+``crdtsync.core.reads.cuts``.
 
 May import: as all of :mod:`crdtsyncd.cli.commands`.
 """
