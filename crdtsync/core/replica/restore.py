@@ -47,6 +47,11 @@ if TYPE_CHECKING:
 
 KEYS_MAX = 1000
 """Keys that one request looks at."""
+ENTRIES_MAX = 50_000
+"""Entries of keys that it compares, then and now, and one key's. Of a value that went since, and is looked for on disk,
+it counts as :data:`ROW_ENTRIES`.
+"""
+ROW_ENTRIES = 25
 TEXTS_MAX = 16
 """Texts that it compares: each may have to be read from disk."""
 ROWS_MAX = 500
@@ -81,21 +86,23 @@ def restore(draft: Draft, args: Arguments) -> Result:
     items: list[list[str]] = []
     left: list[list[str]] = []
     blobs: list[str] = []
-    texts = size_bytes = 0
+    texts = size_bytes = looked_at = 0
     last: str | None = None
     keys = _keys(draft.replica, past)
     is_cut = len(keys) > KEYS_MAX or past.complete_to is not None
     for key in keys[:KEYS_MAX]:
-        if len(draft.ops) == CHANGE_OPS_MAX or size_bytes > BYTES_MAX or texts >= TEXTS_MAX:
+        is_full = len(draft.ops) == CHANGE_OPS_MAX or size_bytes > BYTES_MAX
+        if is_full or texts >= TEXTS_MAX or looked_at > ENTRIES_MAX:
             is_cut = True
             break
-        was, held = past.replica.entries.live(key, draft.now_ms), _seen_of(draft, past, key)
-        if past.undoes is not None and not _has_done(draft, past, key, was, past.undoes):
+        found, count = _compared(draft, past, key)
+        looked_at += count
+        if found is None:
             last = key
             continue
-        texts += any(entry.kind == Kind.TEXT for entry in (*was, *held))
+        texts += Kind.TEXT in found.kinds
         try:
-            ops = _ops(draft, past, key, was, held)
+            ops = _ops(draft, past, key, found)
         except CrdtSyncError as error:
             left.append([key, error.message])
             blobs += [key] if isinstance(error, _PutAnew) else []
@@ -112,7 +119,7 @@ def restore(draft: Draft, args: Arguments) -> Result:
             draft.ops.append(op)
             size_bytes += len(op.value or b"")
         if ops:
-            stays = "changed" if was else "removed"
+            stays = "changed" if found.was else "removed"
             items.append([key, "restored" if any(op.value is not None for op in ops) else stays])
         last = key
     else:
@@ -139,68 +146,88 @@ def _keys(replica: Replica, past: Past) -> list[str]:
     return sorted(found)[: KEYS_MAX + 1]
 
 
-def _seen_of(draft: Draft, past: Past, key: str) -> list[Entry]:
-    return [entry for entry in draft.held(key) if entry.is_in(past.seen)]
+class _Compared(NamedTuple):
+    """A key that is not as it was: its entries then, and those of now that had been seen; of which kinds they are.
+
+    ``since``: who has written it, where only one agent's writes are to be taken back; see :func:`_since`.
+    """
+
+    was: list[Entry]
+    held: list[Entry]
+    kinds: set[int]
+    since: list[str | None] | None
 
 
-def _ops(draft: Draft, past: Past, key: str, was: list[Entry], held: list[Entry]) -> list[Op]:
+def _compared(draft: Draft, past: Past, key: str) -> tuple[_Compared | None, int]:
+    """None: it is as it was, or nothing of it is to be taken back. And how many entries were looked at for that."""
+    was = past.replica.entries.live(key, draft.now_ms)
+    then = {*was}
+    held = [entry for entry in draft.held(key) if entry in then or entry.is_in(past.seen)]
+    now, count = {*held}, len(was) + len(held)
+    if then == now or {e.dot for e in was if e not in now} == {e.dot for e in held if e not in then}:
+        return None, count
+    since: list[str | None] | None = []
+    if past.undoes is not None:
+        since, rows = _since(draft, past, key, was)
+        count += ROW_ENTRIES * rows
+        if since is not None and past.undoes not in since:
+            return None, count
+    return _Compared(was, held, {entry.kind for entry in (*was, *held)}, since), count
+
+
+def _ops(draft: Draft, past: Past, key: str, found: _Compared) -> list[Op]:
     """What makes of the entries that are held those that were; none if they say the same."""
-    if {entry.dot for entry in was} == {entry.dot for entry in held}:
-        return []
     if not past.is_known(key):
         raise InvalidRequest("its schema keeps less history than that")
     if not past.may_write(key):
         raise InvalidRequest("who restores may not write it")
     if past.undoes is not None:
-        _check_alone(draft, past, key, was, past.undoes)
-    found: list[Op] = []
+        _check_alone(found.since, past.undoes)
+    made: list[Op] = []
     gone: list[Entry] = []
-    for kind in sorted({entry.kind for entry in (*was, *held)}):
+    for kind in sorted(found.kinds):
         make = _OF_KIND.get(kind, _of_values)
-        here = make(draft, past, [e for e in was if e.kind == kind], [e for e in held if e.kind == kind])
-        found += here.ops
+        sides = ([e for e in side if e.kind == kind] if len(found.kinds) > 1 else side for side in found[:2])
+        here = make(draft, past, *sides)
+        made += here.ops
         gone += here.gone
     dots = [entry.dot for entry in gone]
     removals = [
         Op(key, None, gone[0].kind, None, None, tuple(dots[start : start + NAMED_DOTS_MAX]), None)
         for start in range(0, len(dots), NAMED_DOTS_MAX)
     ]
-    if len(removals) == 1 and found and not found[0].removes:
-        return [found[0]._replace(removes=removals[0].removes), *found[1:]]
-    return [*removals, *found]
+    if len(removals) == 1 and made and not made[0].removes:
+        return [made[0]._replace(removes=removals[0].removes), *made[1:]]
+    return [*removals, *made]
 
 
 # -- undoing what one agent did ----------------------------------------------------------------------------------
 
 
-def _since(draft: Draft, past: Past, key: str, was: list[Entry]) -> list[str | None]:
-    """Who has written or removed something of a key since then; None: somebody, but nobody knows who.
-
-    :raises TooLarge: so much that it cannot be looked through.
+def _since(draft: Draft, past: Past, key: str, was: list[Entry]) -> tuple[list[str | None] | None, int]:
+    """Who has written or removed something of a key since then, and how many rows say so. None among them: somebody,
+    but nobody knows who; in their place: it is so much that it cannot be looked through.
     """
     replica, cut = draft.replica, past.replica.vector
     rows = replica.storage.dead(replica.id, key, None, is_lost=False, rows_max=ROWS_MAX)
     if len(rows) == ROWS_MAX:
-        raise TooLarge("too much has been written to it since")
+        return None, len(rows)
     gone = {row.entry.dot: row for row in (*rows, *replica.past.unsaved.get(key, ()))}
-    written = [*(row.entry for row in gone.values()), *replica.entries.held(key)]
+    held = replica.entries.held(key)
+    then, now = {*was}, {*held}
+    written = [*(row.entry for row in gone.values()), *(entry for entry in held if entry not in then)]
     found: list[str | None] = [entry.agent for entry in written if not entry.is_in(cut)]
     for entry in was:
-        row = gone.get(entry.dot)
+        row = gone.get(entry.dot) if entry not in now else None
         if row is not None:
             found.append(row.removal.agent if row.removal else None)
-    return found
+    return found, len(rows)
 
 
-def _has_done(draft: Draft, past: Past, key: str, was: list[Entry], agent: str) -> bool:
-    try:
-        return agent in _since(draft, past, key, was)
-    except TooLarge:
-        return True
-
-
-def _check_alone(draft: Draft, past: Past, key: str, was: list[Entry], agent: str) -> None:
-    others = sorted({other or "somebody" for other in _since(draft, past, key, was)} - {agent})
+def _check_alone(since: list[str | None] | None, agent: str) -> None:
+    if since is None:
+        raise TooLarge("too much has been written to it since")
+    others = sorted({other or "somebody" for other in since} - {agent})
     if others:
         raise InvalidRequest(f"{' and '.join(others)} wrote it too since then")
 
@@ -220,15 +247,22 @@ def _content(entry: Entry) -> tuple[str | None, bytes, bytes]:
 
 def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """Registers, fields of maps, elements of sets: each stands for itself."""
-    left = [*held]
+    then, now = {*was}, {*held}
+    left: dict[object, list[Entry]] = {}
+    for entry in held:
+        if entry not in then:
+            left.setdefault(_content(entry), []).append(entry)
     missing: list[Entry] = []
     for entry in was:
-        same = next((other for other in left if _content(other) == _content(entry)), None)
-        if same is None:
-            missing.append(entry)
-        else:
-            left.remove(same)
-    return _Made(_written(draft, missing), left)
+        if entry not in now:
+            same = left.get(_content(entry))
+            if same:
+                del same[0]
+            else:
+                missing.append(entry)
+    if len(missing) > CHANGE_OPS_MAX:  # to make them only to count them would take long
+        raise _too_many(len(missing))
+    return _Made(_written(draft, missing), [entry for some in left.values() for entry in some])
 
 
 class _PutAnew(InvalidRequest):
@@ -257,9 +291,9 @@ def _of_blobs(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[E
 def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """The elements up to the first that differs stay."""
     same = 0
-    while same < min(len(was), len(held)) and _content(was[same]) == _content(held[same]):
+    while same < min(len(was), len(held)) and (was[same] is held[same] or _content(was[same]) == _content(held[same])):
         same += 1
-    if len(was) - same > CHANGE_OPS_MAX:  # to make them only to count them would take long
+    if len(was) - same > CHANGE_OPS_MAX:
         raise _too_many(len(was) - same)
     return _Made(_written(draft, was[same:]), [*held[same:]])
 

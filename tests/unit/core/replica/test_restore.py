@@ -114,6 +114,79 @@ def test_a_log_keeps_its_order(node):
     assert [item[1] for item in ann.ask("log", key="log")["items"]][:2] == dots[:2]
 
 
+@pytest.mark.parametrize("kind", ["map", "set", "log"])
+def test_of_a_key_with_many_parts_only_those_that_differ_are_looked_at(node, kind, monkeypatch):
+    ann = node.agent("ann")
+    parts = [f"{n:03}" for n in range(300)]
+
+    def write(*some: str) -> None:
+        for part in some:
+            match kind:
+                case "map":
+                    ann.do("merge", key="k", fields={part: pack(part)})
+                case "set":
+                    ann.do("add", key="k", value=pack(part))
+                case _:
+                    ann.append("k", part)
+
+    write(*parts)
+    ann.do("checkpoint_set", name="before")
+    before = ann.get("k")
+    write("more", "yet more")
+    looked_at: list[object] = []
+
+    def content(entry, say=restoring._content):
+        looked_at.append(entry)
+        return say(entry)
+
+    monkeypatch.setattr(restoring, "_content", content)
+    (done,) = restore(ann, prefix="k")
+    assert done["items"] == [["k", "changed"]]
+    assert ann.get("k") == before
+    assert len(looked_at) <= 2
+
+
+def test_values_that_were_written_twice_come_back_once_each(pair):
+    ann, bob = pair["a"].agent("ann"), pair["b"].agent("bob")
+    ann.set("k", "same")
+    bob.set("k", "same")
+    pair.sync()
+    ann.do("checkpoint_set", name="before")
+    ann.set("k", "same", seen=ann.version("k"))
+    assert [each["items"] for each in restore(ann)] == [[]]  # one of them is another entry, and says the same
+    ann.delete("k")
+    assert ann.values("k") == []
+    restore(ann)
+    assert ann.values("k") == ["same", "same"]
+
+
+def test_as_many_entries_as_a_turn_compares_are_one_request(node, monkeypatch):
+    ann, bob = node.agent("ann"), node.agent("bob")
+    keys = [f"log/{n}" for n in range(6)]
+    for key in keys:
+        for n in range(10):
+            ann.append(key, n)
+    ann.do("checkpoint_set", name="before")
+    for key in keys:
+        bob.append(key, "more")
+    monkeypatch.setattr(restoring, "ENTRIES_MAX", 40)
+    done = restore(ann)
+    assert [[key for key, _ in each["items"]] for each in done] == [keys[:2], keys[2:4], keys[4:]]
+    assert [ann.get(key) for key in keys] == [[*range(10)]] * len(keys)
+
+
+def test_so_are_as_many_rows_as_an_undo_reads(node, monkeypatch):
+    ann = node.agent("ann")
+    ann.do("checkpoint_set", name="before")
+    for n in range(4):
+        for value in range(8):
+            ann.set(f"k/{n}", value)
+    monkeypatch.setattr(restoring, "ENTRIES_MAX", 10 * restoring.ROW_ENTRIES)
+    done = restore(ann, undo="ann")
+    assert [len(each["items"]) for each in done] == [2, 2]
+    assert ann.ask("scan", prefix="k/")["items"] == []
+
+
 def test_only_what_a_prefix_names_and_nothing_where_it_is_only_asked(node):
     ann = node.agent("ann")
     ann.do("checkpoint_set", name="before")
