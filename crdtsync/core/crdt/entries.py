@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol, Self, TypeVar
 
-from crdtsync.causality import TIME_MS_MAX, Dot, Writer, hlc_ms
+from crdtsync.causality import TIME_MS_MAX, Dot, VersionVector, Writer, hlc_ms
 from crdtsync.core.crdt.expiry import Expiry
 from crdtsync.core.crdt.read_policies import Policy, newest_wins
 from crdtsync.core.crdt.sliding import KEPT_PREFIX, kept_by, slides
@@ -60,6 +60,7 @@ class OnDisk:
 
 
 _NUMBERS = struct.Struct(">QqQI")
+_HLC, _SEQ = slice(8), slice(16, 24)
 _HASH_AT = _NUMBERS.size
 _OF_ALL = ("_packed", "_value", "agent", "key", "kind", "writer")
 _OF_SOME = ("attrs", "hidden", "kept_ms", "sub")
@@ -223,6 +224,15 @@ class _FullEntry(Entry):
 def order_of(entry: Entry) -> Order:
     """Sort key for :func:`bisect.insort`."""
     return entry.order
+
+
+def reach_of(entries: Iterable[Entry]) -> tuple[VersionVector, int]:
+    """The highest ``seq`` of each writer among entries, and the highest time. To ask each takes five times as long."""
+    numbers: defaultdict[Writer, list[bytes]] = defaultdict(list)
+    for entry in entries:
+        numbers[entry.writer].append(entry._packed)  # noqa: SLF001  # they sort as what they say
+    vector = {writer: int.from_bytes(max([one[_SEQ] for one in some]), "big") for writer, some in numbers.items()}
+    return vector, int.from_bytes(max(map(max, numbers.values()), default=b"")[_HLC], "big")
 
 
 class Summary(Protocol):

@@ -125,6 +125,8 @@ def _drop(draft: Draft, args: Arguments) -> Result:
 
 def _split(live: list[Entry]) -> list[Sibling]:
     """The map of the newest value of each field, and each other value alone."""
+    if len({entry.sub for entry in live}) == len(live):
+        return [live]
     newest: dict[str | None, Entry] = {}
     losers: list[Sibling] = []
     for entry in live:
@@ -132,7 +134,7 @@ def _split(live: list[Entry]) -> list[Sibling]:
         if lost is not None:
             losers.append(FieldSibling([lost]))
         newest[entry.sub] = entry
-    return [[*newest.values()], *losers] if losers else [live]
+    return [[*newest.values()], *losers]
 
 
 def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:

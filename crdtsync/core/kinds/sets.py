@@ -69,11 +69,13 @@ def _in_order(plain: dict[str, Any]) -> dict[str, Any]:
 
 def members(group: Sibling) -> Sibling:
     """The newest entry of each element, in causal order."""
+    if len({entry.sub for entry in group}) == len(group):
+        return group
     newest: dict[str | None, Entry] = {}
     for entry in group:
         newest.pop(entry.sub, None)
         newest[entry.sub] = entry
-    return group if len(newest) == len(group) else [*newest.values()]
+    return [*newest.values()]
 
 
 def _add(draft: Draft, args: Arguments) -> Result:

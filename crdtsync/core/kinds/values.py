@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import Writer, hlc_ms, vector_of
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.causality import Writer, hlc_ms
+from crdtsync.core.crdt.entries import Entries, Entry, reach_of
 from crdtsync.core.crdt.read_policies import LWW, Policy
 from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of
@@ -113,10 +113,13 @@ def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa
     A vector covers whatever the same writers wrote before, so it stands only for a reader who was handed all of that
     but ``others``.
     """
-    hlc = max((entry.hlc for entry in shown), default=0)
     unseen = tuple(entry.dot for entry in others[:VERSION_DOTS_MAX])
-    if len(shown) > NAMED_DOTS_MAX and len(unseen) == len(others):
-        return Version((), unseen, vector_of(entry.dot for entry in shown), hlc)
+    if len(shown) > NAMED_DOTS_MAX:
+        vector, hlc = reach_of(shown)
+        if len(unseen) == len(others):
+            return Version((), unseen, vector, hlc)
+    else:
+        hlc = max((entry.hlc for entry in shown), default=0)
     return Version(tuple(entry.dot for entry in shown[-VERSION_DOTS_MAX:]), unseen, None, hlc)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from heapq import nsmallest
 from typing import Any
 
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
@@ -139,21 +140,21 @@ def _page_by_name(reader: Reader, args: Arguments, key: str, groups: list[Siblin
     start, limit = args.get("start", ""), page_limit(args)
     if type(start) is not str:
         raise InvalidRequest("start must be the name of a field: those after it are read")
-    winner, *losers = groups or [[]]
-    named = {entry.sub: entry for entry in winner if entry.sub is not None and entry.sub > start}
+    winner = groups[0] if groups else []
+    fields = nsmallest(limit + 1, (entry.sub for entry in winner if entry.sub is not None and entry.sub > start))
+    named = {entry.sub: entry for entry in winner if entry.sub is not None and start < entry.sub <= fields[-1]}
     items: list[object] = []
     size_bytes = 0
-    for field in sorted(named)[: limit + 1]:
+    for field in fields:
         if len(items) == limit or size_bytes >= PAGE_BYTES_MAX:
             break
         items.append([field, *_part(reader, named[field])])
         size_bytes += len(field) + named[field].size_bytes
-    version = version_of(winner, [entry for group in losers for entry in group])
     return {
         "items": items,
         "length": len(winner),
-        "more": len(items) < len(named),
-        "version": encode_version(version),
+        "more": len(items) < len(fields),
+        "version": encode_version(_page_version(reader, groups)),
         "token": reader.token(),
     }
 
@@ -197,7 +198,7 @@ def _first(live: list[Entry], args: Arguments) -> int:
 
 
 def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
-    """What covers all of a log or set, without looking at each element of a long one."""
+    """What covers all of a log, set or map, without looking at each part of a long one."""
     winner, *losers = groups or [[]]
     others = [entry for group in losers for entry in group]
     if len(winner) <= NAMED_DOTS_MAX or len(others) > VERSION_DOTS_MAX:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.causality import Dot
+from crdtsync.causality import Dot, vector_of
 from crdtsync.core.crdt import entries as entries_module
-from crdtsync.core.crdt.entries import Entries, Entry, Incoming, KeyEntries, covered_by
+from crdtsync.core.crdt.entries import Entries, Entry, Incoming, KeyEntries, covered_by, reach_of
 from crdtsync.wire.change import RemoveRange, value_hash
 from tests.examples import examples
 
@@ -81,6 +81,14 @@ def test_the_digest_is_right_after_many_were_exchanged_at_once(is_whole_known, i
     store.remove("k5", (loaded[4].dot,))
     expected.remove("k5", (loaded[4].dot,))
     assert store.digest == expected.digest
+
+
+@given(ENTRIES)
+def test_how_far_entries_reach_is_as_each_says(entries):
+    assert reach_of(entries) == (
+        vector_of(each.dot for each in entries),
+        max((each.hlc for each in entries), default=0),
+    )
 
 
 @examples(100)
