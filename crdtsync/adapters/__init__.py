@@ -15,7 +15,6 @@ What they share:
 
 - ``attached``: a client, and calls of it from any event loop
 - ``keys``: names of any characters as parts of keys
-- ``lazily``: names of a room that are imported when somebody first asks for them
 - ``redaction``: a rule for texts, such as one against secrets, applied to what is about to be written
 - ``readable``: what a framework can read of what is stored, where others may have written something else
 

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.agent_framework.checkpoints import CrdtCheckpointStorage
-    from crdtsync.adapters.agent_framework.history import CrdtHistoryProvider
+    from crdtsync.adapters.agent_framework.checkpoints import CrdtCheckpointStorage as CrdtCheckpointStorage
+    from crdtsync.adapters.agent_framework.history import CrdtHistoryProvider as CrdtHistoryProvider
 
-__all__ = ["CrdtCheckpointStorage", "CrdtHistoryProvider"]
-
-__getattr__ = lazily(__name__, {"CrdtCheckpointStorage": "checkpoints", "CrdtHistoryProvider": "history"})
+__getattr__ = lazy(globals(), {"checkpoints": ("CrdtCheckpointStorage",), "history": ("CrdtHistoryProvider",)})

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.crewai.flows import CrdtFlowPersistence
-    from crdtsync.adapters.crewai.memory import CrdtMemoryStorage
+    from crdtsync.adapters.crewai.flows import CrdtFlowPersistence as CrdtFlowPersistence
+    from crdtsync.adapters.crewai.memory import CrdtMemoryStorage as CrdtMemoryStorage
 
-__all__ = ["CrdtFlowPersistence", "CrdtMemoryStorage"]
-
-__getattr__ = lazily(__name__, {"CrdtFlowPersistence": "flows", "CrdtMemoryStorage": "memory"})
+__getattr__ = lazy(globals(), {"flows": ("CrdtFlowPersistence",), "memory": ("CrdtMemoryStorage",)})

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.google_adk.artifacts import CrdtArtifactService
-    from crdtsync.adapters.google_adk.memory import CrdtMemoryService
-    from crdtsync.adapters.google_adk.sessions import CrdtSessionService
+    from crdtsync.adapters.google_adk.artifacts import CrdtArtifactService as CrdtArtifactService
+    from crdtsync.adapters.google_adk.memory import CrdtMemoryService as CrdtMemoryService
+    from crdtsync.adapters.google_adk.sessions import CrdtSessionService as CrdtSessionService
 
-__all__ = ["CrdtArtifactService", "CrdtMemoryService", "CrdtSessionService"]
-
-__getattr__ = lazily(
-    __name__, {"CrdtArtifactService": "artifacts", "CrdtMemoryService": "memory", "CrdtSessionService": "sessions"}
+__getattr__ = lazy(
+    globals(),
+    {"artifacts": ("CrdtArtifactService",), "memory": ("CrdtMemoryService",), "sessions": ("CrdtSessionService",)},
 )

@@ -37,25 +37,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver
-    from crdtsync.adapters.langgraph.other_savers import bring_over
-    from crdtsync.adapters.langgraph.records import DamagedCheckpoint
-    from crdtsync.adapters.langgraph.saver import CrdtSaver
-    from crdtsync.adapters.langgraph.store import AsyncCrdtStore, CrdtStore
+    from crdtsync.adapters.langgraph.async_saver import AsyncCrdtSaver as AsyncCrdtSaver
+    from crdtsync.adapters.langgraph.other_savers import bring_over as bring_over
+    from crdtsync.adapters.langgraph.records import DamagedCheckpoint as DamagedCheckpoint
+    from crdtsync.adapters.langgraph.saver import CrdtSaver as CrdtSaver
+    from crdtsync.adapters.langgraph.store import AsyncCrdtStore as AsyncCrdtStore
+    from crdtsync.adapters.langgraph.store import CrdtStore as CrdtStore
 
-__all__ = ["AsyncCrdtSaver", "AsyncCrdtStore", "CrdtSaver", "CrdtStore", "DamagedCheckpoint", "bring_over"]
-
-__getattr__ = lazily(
-    __name__,
+__getattr__ = lazy(
+    globals(),
     {
-        "AsyncCrdtSaver": "async_saver",
-        "AsyncCrdtStore": "store",
-        "CrdtSaver": "saver",
-        "CrdtStore": "store",
-        "DamagedCheckpoint": "records",
-        "bring_over": "other_savers",
+        "async_saver": ("AsyncCrdtSaver",),
+        "other_savers": ("bring_over",),
+        "records": ("DamagedCheckpoint",),
+        "saver": ("CrdtSaver",),
+        "store": ("AsyncCrdtStore", "CrdtStore"),
     },
 )

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.llama_index.chat_store import CrdtChatStore, CrdtMemoryStore
-    from crdtsync.adapters.llama_index.kv_store import CrdtKVStore
+    from crdtsync.adapters.llama_index.chat_store import CrdtChatStore as CrdtChatStore
+    from crdtsync.adapters.llama_index.chat_store import CrdtMemoryStore as CrdtMemoryStore
+    from crdtsync.adapters.llama_index.kv_store import CrdtKVStore as CrdtKVStore
 
-__all__ = ["CrdtChatStore", "CrdtKVStore", "CrdtMemoryStore"]
-
-__getattr__ = lazily(
-    __name__, {"CrdtChatStore": "chat_store", "CrdtKVStore": "kv_store", "CrdtMemoryStore": "chat_store"}
+__getattr__ = lazy(
+    globals(),
+    {
+        "chat_store": ("CrdtChatStore", "CrdtMemoryStore"),
+        "kv_store": ("CrdtKVStore",),
+    },
 )

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.openai_agents.branches import AdvancedCrdtSession
-    from crdtsync.adapters.openai_agents.session import CrdtSession
+    from crdtsync.adapters.openai_agents.branches import AdvancedCrdtSession as AdvancedCrdtSession
+    from crdtsync.adapters.openai_agents.session import CrdtSession as CrdtSession
 
-__all__ = ["AdvancedCrdtSession", "CrdtSession"]
-
-__getattr__ = lazily(__name__, {"AdvancedCrdtSession": "branches", "CrdtSession": "session"})
+__getattr__ = lazy(globals(), {"branches": ("AdvancedCrdtSession",), "session": ("CrdtSession",)})

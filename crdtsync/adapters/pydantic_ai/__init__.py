@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.adapters.lazily import lazily
+from crdtsync.lazy import lazy
 
 if TYPE_CHECKING:
-    from crdtsync.adapters.pydantic_ai.conversations import CrdtConversationStore
+    from crdtsync.adapters.pydantic_ai.conversations import CrdtConversationStore as CrdtConversationStore
 
-__all__ = ["CrdtConversationStore"]
-
-__getattr__ = lazily(__name__, {"CrdtConversationStore": "conversations"})
+__getattr__ = lazy(globals(), {"conversations": ("CrdtConversationStore",)})
