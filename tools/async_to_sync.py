@@ -24,6 +24,7 @@ FOLDERS = {
     "crdtsync/coordination/aio": "crdtsync/coordination/blocking",
 }
 FILES = {
+    "crdtsync/adapters/async_attached.py": "crdtsync/adapters/attached.py",
     "crdtsync/adapters/langgraph/async_saver.py": "crdtsync/adapters/langgraph/saver.py",
     "crdtsync/adapters/langgraph/async_store_calls.py": "crdtsync/adapters/langgraph/store_calls.py",
     "crdtsync/client/aio/blob.py": "crdtsync/client/blocking/blob.py",
@@ -46,6 +47,7 @@ RULES = [
     (r"\bfrom asyncio import sleep(, to_thread)?\b", "from time import sleep"),
     (r"\bto_thread\(\s*([\w.]+)(?:, |(?=\)))", r"\1("),
     (r" \| Awaitable\[object\]", ""),
+    (r"\bAwaitable\[object\]", "object"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
@@ -57,6 +59,7 @@ RULES = [
     (r"\ba(embed_documents|embed_query)\b", r"\1"),  # also
     (r"\ba(branches|get_state|merge_branch|update_state)\b", r"\1"),  # also
     (r"\bAsync([A-Z])", r"\1"),
+    (r"\badapters\.async_attached\b", "adapters.attached"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\b(client|coordination)\.aio\b", r"\1.blocking"),

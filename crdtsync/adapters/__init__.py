@@ -13,7 +13,8 @@ it has one, is its test. A room for each framework:
 
 What they share:
 
-- ``attached``: a client, and calls of it from any event loop
+- ``async_attached``, ``attached``: a client, and writes of any size
+- ``threads``: calls of a blocking client from any event loop
 - ``keys``: names of any characters as parts of keys
 - ``redaction``: a rule for texts, such as one against secrets, applied to what is about to be written
 - ``readable``: what a framework can read of what is stored, where others may have written something else

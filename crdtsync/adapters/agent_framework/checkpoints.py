@@ -15,8 +15,9 @@ from agent_framework._workflows._checkpoint_encoding import encode_checkpoint_va
 
 from crdtsync.adapters.agent_framework.decoding import decoded
 from crdtsync.adapters.agent_framework.pickled import redacted_checkpoint
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import settled
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from agent_framework import HistoryProvider, Message
 from agent_framework._sessions import filter_new_messages
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import settled
 
 if TYPE_CHECKING:
     from crdtsync.client import Client

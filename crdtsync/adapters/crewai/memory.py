@@ -15,9 +15,10 @@ import numpy as np
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 
-from crdtsync.adapters.attached import Attached, in_thread
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import newest_readable
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import in_thread
 
 if TYPE_CHECKING:
     from crdtsync.client import Client

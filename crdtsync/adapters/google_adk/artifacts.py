@@ -19,8 +19,9 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArti
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.threads import settled
 from crdtsync.errors import KindMismatch, VersionMismatch
 
 if TYPE_CHECKING:

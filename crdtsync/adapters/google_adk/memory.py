@@ -19,9 +19,10 @@ from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemor
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
-from crdtsync.adapters.attached import Attached, check_each, in_changes, settled
+from crdtsync.adapters.attached import Attached, check_each, in_changes
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import settled
 from crdtsync.client import Client, Entry
 from crdtsync.context import Search
 

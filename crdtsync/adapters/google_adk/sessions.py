@@ -25,9 +25,10 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.readable import readable
+from crdtsync.adapters.threads import settled
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime, timedelta
-from types import NoneType, TracebackType
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import get_checkpoint_id
 
+from crdtsync.adapters.async_attached import AsyncAttached
 from crdtsync.adapters.langgraph.branching import MERGED, Branches, additions
 from crdtsync.adapters.langgraph.checkpoints import (
     CHECKPOINTS,
@@ -29,7 +30,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
 )
 from crdtsync.adapters.langgraph.in_threads import CallsInThreads
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, changes
-from crdtsync.client import AsyncClient, AsyncSession
+from crdtsync.client import AsyncSession
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ PAGE = 128  # checkpoints that are fetched at once
 LAST_CHAR = "\U0010ffff"
 
 
-class AsyncCrdtSaver(CallsInThreads):
+class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
     ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
@@ -78,24 +79,9 @@ class AsyncCrdtSaver(CallsInThreads):
         serde: SerializerProtocol | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        super().__init__(serde=serde)
-        self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
-        self._client: AsyncSession = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
+        super().__init__(serde=serde)  # type: ignore[call-arg]  # of a class that mypy does not see
+        AsyncAttached.__init__(self, client, prefix=prefix, w=w, redact=redact)
         self._layout = Layout(prefix, redact)
-        self._w: Any = w
-
-    async def close(self) -> None:
-        """Close the client that this made for itself; one that was handed in stays open."""
-        if self._owned is not None:
-            await self._owned.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def setup(self) -> None:
         """Nothing is to be made first; programs call it, since other savers ask for it."""

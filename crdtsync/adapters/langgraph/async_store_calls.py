@@ -4,56 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING
 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
-from crdtsync.adapters.attached import check_each
-from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
+from crdtsync.adapters.async_attached import AsyncAttached, check_each, in_changes
+from crdtsync.adapters.langgraph.items import Items, checked, chosen, is_stale, matches, namespaces, stored_item
 from crdtsync.adapters.langgraph.vectors import Vectors, queries
 from crdtsync.adapters.redaction import Rule
-from crdtsync.client import AsyncClient, AsyncSession
-from crdtsync.errors import TooLarge
+from crdtsync.client import AsyncSession
 
 if TYPE_CHECKING:
-    from langgraph.store.base import IndexConfig, Item, Op, Result, SearchItem
+    from langgraph.store.base import IndexConfig, Item, Op, Result, SearchItem, TTLConfig
 
     from crdtsync.client import Entry
 
 PAGE = 500
-CHANGE_OPERATIONS = 500
 
 
-class AsyncStoreCalls:
+class AsyncStoreCalls(AsyncAttached):
     """The calls of a store, on a client or the path of a daemon's socket."""
 
     def __init__(
         self,
-        client: AsyncSession | str | os.PathLike[str] | None,
-        prefix: str,
-        w: int | str | None,
-        redact: Rule | None,
-        index: IndexConfig | None,
+        client: AsyncSession | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "langgraph",
+        ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
+        w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        self._owned = None if isinstance(client, AsyncSession) else AsyncClient(client)
-        self._client = client if isinstance(client, AsyncSession) else self._owned or AsyncClient()
-        self._items = Items(prefix, redact)
         self._vectors = None if index is None else Vectors(index)
-        self._w: Any = w
-
-    async def close(self) -> None:
-        """Close the client that this made for itself; one that was handed in stays open."""
-        if self._owned is not None:
-            await self._owned.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        self.ttl_config = checked(ttl)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
+        self._items = Items(prefix, redact)
 
     async def run(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations. Reads show what was there before; then all writes are one change, where they fit into one."""
@@ -78,8 +64,7 @@ class AsyncStoreCalls:
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
         vectors = await self._embedded(puts.values())
         check_each([stored_item(op, None, self._made(op, vectors)) for op in puts.values() if op.value is not None])
-        for first in range(0, len(puts), CHANGE_OPERATIONS):
-            await self._put([*puts.values()][first : first + CHANGE_OPERATIONS], vectors)
+        await in_changes(partial(self._put, vectors), [*puts.values()])
         return results
 
     async def _asked(self, query: str) -> bytes | None:
@@ -129,21 +114,15 @@ class AsyncStoreCalls:
                 if is_stale(entry):
                     batch.touch(entry.key, entry.ttl)
 
-    async def _put(self, ops: Sequence[PutOp], vectors: Mapping[str, bytes]) -> None:
-        """Write items as one change; those that do not fit into one, as several."""
-        try:
-            async with self._client.batch(w=self._w) as batch:
-                for op in ops:
-                    key = self._items.key(op.namespace, op.key)
-                    held = await self._client.entry(key)
-                    seen = None if held is None else held.version  # with what others wrote meanwhile
-                    if op.value is not None:
-                        ttl = None if op.ttl is None else op.ttl * 60
-                        batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
-                    elif held is not None:
-                        batch.delete(key, seen=seen)
-        except TooLarge:
-            if len(ops) == 1:
-                raise
-            await self._put(ops[: len(ops) // 2], vectors)
-            await self._put(ops[len(ops) // 2 :], vectors)
+    async def _put(self, vectors: Mapping[str, bytes], ops: Sequence[PutOp]) -> None:
+        """Write items as one change."""
+        async with self._client.batch(w=self._w) as batch:
+            for op in ops:
+                key = self._items.key(op.namespace, op.key)
+                held = await self._client.entry(key)
+                seen = None if held is None else held.version  # with what others wrote meanwhile
+                if op.value is not None:
+                    ttl = None if op.ttl is None else op.ttl * 60
+                    batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
+                elif held is not None:
+                    batch.delete(key, seen=seen)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from crdtsync.adapters.attached import in_thread, settled
+from crdtsync.adapters.threads import in_thread, settled
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

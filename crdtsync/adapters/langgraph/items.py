@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from langgraph.store.base import SearchItem, get_text_at_path
+from langgraph.store.base import SearchItem, TTLConfig, get_text_at_path
 
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.langgraph.vectors import is_vectors, likeness, unpacked
@@ -71,6 +71,13 @@ class Items:
         *namespace, key = self._keys.names(entry.key)
         stored = entry.value
         return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
+
+
+def checked(ttl: TTLConfig | None) -> TTLConfig | None:
+    """These settings, if LangGraph has such."""
+    if unknown := sorted((ttl or {}).keys() - TTLConfig.__annotations__.keys()):
+        raise InvalidRequest(f"ttl has {unknown}, and LangGraph knows {sorted(TTLConfig.__annotations__)}")
+    return ttl
 
 
 def is_item(stored: Any) -> bool:

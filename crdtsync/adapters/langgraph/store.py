@@ -7,16 +7,16 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from langgraph.store.base import BaseStore, TTLConfig
+from langgraph.store.base import BaseStore
 
 from crdtsync.adapters.langgraph.async_store_calls import AsyncStoreCalls
 from crdtsync.adapters.langgraph.store_calls import StoreCalls
 from crdtsync.adapters.redaction import Rule
-from crdtsync.client import AsyncSession, Session
+from crdtsync.client import AsyncSession
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from langgraph.store.base import IndexConfig, Op, Result
+    from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
 
 
 class CrdtStore(StoreCalls, BaseStore):
@@ -39,19 +39,6 @@ class CrdtStore(StoreCalls, BaseStore):
     """
 
     supports_ttl = True
-
-    def __init__(
-        self,
-        client: Session | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "langgraph",
-        ttl: TTLConfig | None = None,
-        index: IndexConfig | None = None,
-        w: int | str | None = None,
-        redact: Rule | None = None,
-    ) -> None:
-        super().__init__(client, prefix, w, redact, index)
-        self.ttl_config = _known(ttl)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations; reads show what was there before the writes."""
@@ -81,8 +68,7 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
         w: int | str | None = None,
         redact: Rule | None = None,
     ) -> None:
-        super().__init__(client, prefix, w, redact, index)
-        self.ttl_config = _known(ttl)
+        super().__init__(client, prefix=prefix, ttl=ttl, index=index, w=w, redact=redact)
         self._loop = asyncio.get_running_loop()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -101,10 +87,3 @@ class AsyncCrdtStore(AsyncStoreCalls, BaseStore):
         if is_own:
             raise InvalidRequest("this is the thread of the store's event loop: await aget, aput, asearch instead")
         return asyncio.run_coroutine_threadsafe(self.run(ops), self._loop).result()
-
-
-def _known(ttl: TTLConfig | None) -> TTLConfig | None:
-    """These settings, if LangGraph has such."""
-    if unknown := sorted((ttl or {}).keys() - TTLConfig.__annotations__.keys()):
-        raise InvalidRequest(f"ttl has {unknown}, and LangGraph knows {sorted(TTLConfig.__annotations__)}")
-    return ttl

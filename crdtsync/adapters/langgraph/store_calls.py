@@ -6,56 +6,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING
 
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
-from crdtsync.adapters.attached import check_each
-from crdtsync.adapters.langgraph.items import Items, chosen, is_stale, matches, namespaces, stored_item
+from crdtsync.adapters.attached import Attached, check_each, in_changes
+from crdtsync.adapters.langgraph.items import Items, checked, chosen, is_stale, matches, namespaces, stored_item
 from crdtsync.adapters.langgraph.vectors import Vectors, queries
 from crdtsync.adapters.redaction import Rule
-from crdtsync.client import Client, Session
-from crdtsync.errors import TooLarge
+from crdtsync.client import Session
 
 if TYPE_CHECKING:
-    from langgraph.store.base import IndexConfig, Item, Op, Result, SearchItem
+    from langgraph.store.base import IndexConfig, Item, Op, Result, SearchItem, TTLConfig
 
     from crdtsync.client import Entry
 
 PAGE = 500
-CHANGE_OPERATIONS = 500
 
 
-class StoreCalls:
+class StoreCalls(Attached):
     """The calls of a store, on a client or the path of a daemon's socket."""
 
     def __init__(
         self,
-        client: Session | str | os.PathLike[str] | None,
-        prefix: str,
-        w: int | str | None,
-        redact: Rule | None,
-        index: IndexConfig | None,
+        client: Session | str | os.PathLike[str] | None = None,
+        *,
+        prefix: str = "langgraph",
+        ttl: TTLConfig | None = None,
+        index: IndexConfig | None = None,
+        w: int | str | None = None,
+        redact: Rule | None = None,
     ) -> None:
-        self._owned = None if isinstance(client, Session) else Client(client)
-        self._client = client if isinstance(client, Session) else self._owned or Client()
-        self._items = Items(prefix, redact)
         self._vectors = None if index is None else Vectors(index)
-        self._w: Any = w
-
-    def close(self) -> None:
-        """Close the client that this made for itself; one that was handed in stays open."""
-        if self._owned is not None:
-            self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self.ttl_config = checked(ttl)
+        super().__init__(client, prefix=prefix, w=w, redact=redact)
+        self._items = Items(prefix, redact)
 
     def run(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations. Reads show what was there before; then all writes are one change, where they fit into one."""
@@ -80,8 +66,7 @@ class StoreCalls:
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
         vectors = self._embedded(puts.values())
         check_each([stored_item(op, None, self._made(op, vectors)) for op in puts.values() if op.value is not None])
-        for first in range(0, len(puts), CHANGE_OPERATIONS):
-            self._put([*puts.values()][first : first + CHANGE_OPERATIONS], vectors)
+        in_changes(partial(self._put, vectors), [*puts.values()])
         return results
 
     def _asked(self, query: str) -> bytes | None:
@@ -129,21 +114,15 @@ class StoreCalls:
                 if is_stale(entry):
                     batch.touch(entry.key, entry.ttl)
 
-    def _put(self, ops: Sequence[PutOp], vectors: Mapping[str, bytes]) -> None:
-        """Write items as one change; those that do not fit into one, as several."""
-        try:
-            with self._client.batch(w=self._w) as batch:
-                for op in ops:
-                    key = self._items.key(op.namespace, op.key)
-                    held = self._client.entry(key)
-                    seen = None if held is None else held.version  # with what others wrote meanwhile
-                    if op.value is not None:
-                        ttl = None if op.ttl is None else op.ttl * 60
-                        batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
-                    elif held is not None:
-                        batch.delete(key, seen=seen)
-        except TooLarge:
-            if len(ops) == 1:
-                raise
-            self._put(ops[: len(ops) // 2], vectors)
-            self._put(ops[len(ops) // 2 :], vectors)
+    def _put(self, vectors: Mapping[str, bytes], ops: Sequence[PutOp]) -> None:
+        """Write items as one change."""
+        with self._client.batch(w=self._w) as batch:
+            for op in ops:
+                key = self._items.key(op.namespace, op.key)
+                held = self._client.entry(key)
+                seen = None if held is None else held.version  # with what others wrote meanwhile
+                if op.value is not None:
+                    ttl = None if op.ttl is None else op.ttl * 60
+                    batch.set(key, stored_item(op, held, self._made(op, vectors)), ttl=ttl, seen=seen)
+                elif held is not None:
+                    batch.delete(key, seen=seen)

@@ -15,9 +15,9 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
-from crdtsync.adapters.attached import settled
 from crdtsync.adapters.llama_index.messages import ARCHIVED, CHAT, KINDS, Messages
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import settled
 from crdtsync.client import Client
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_COLLECTION, BaseKVStore
 
-from crdtsync.adapters.attached import Attached, in_thread
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import newest_readable, readable
+from crdtsync.adapters.threads import in_thread
 
 
 class CrdtKVStore(Attached, BaseKVStore):

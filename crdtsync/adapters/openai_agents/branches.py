@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.adapters.attached import settled
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.openai_agents.session import CrdtSession
+from crdtsync.adapters.threads import settled
 from crdtsync.errors import CrdtSyncError, VersionMismatch
 
 if TYPE_CHECKING:

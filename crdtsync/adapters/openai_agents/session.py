@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from crdtsync.adapters.attached import Attached, settled
+from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
+from crdtsync.adapters.threads import settled
 from crdtsync.client import LogItem, Session
 from crdtsync.errors import InvalidRequest
 

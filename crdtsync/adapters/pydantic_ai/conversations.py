@@ -23,8 +23,9 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes, settled
+from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes
 from crdtsync.adapters.readable import newest_readable, readable
+from crdtsync.adapters.threads import settled
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
