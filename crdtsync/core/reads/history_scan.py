@@ -7,7 +7,7 @@ shown dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from heapq import heappush, heappushpop
 from itertools import islice
 from typing import NamedTuple
@@ -29,6 +29,8 @@ from crdtsync.wire.tokens import encode_token
 
 SCAN_SLICE_ROWS = 1000
 """Rows of the history of all keys under a prefix that are looked at in one turn."""
+ROWS_AT_ONCE_MAX = 200
+"""Rows of an answer that are read in one turn."""
 SCAN_BYTES_MAX = 4 * 1024 * 1024
 """Values in one answer; the older ones beyond that are left out, and the answer says so."""
 
@@ -99,6 +101,9 @@ class HistoryScan:
         self._key: str | None = None if self.is_lost else ""
         self._place: DeadPlace | None = DeadPlace(self.prefix, b"", 0)
         self._edits: _Edits | None = None
+        self._unread: list[Candidate] | None = None
+        self._rows: list[tuple[Candidate, PastRow]] = []
+        self._bytes_left = SCAN_BYTES_MAX
 
     def advance(self) -> bool:
         """Look at one slice more; True: that was all."""
@@ -108,7 +113,7 @@ class HistoryScan:
             return False  # not all that is dead can be found yet
         elif self._place is not None:
             self._look_at_dead(self._place)
-        return self._key is None and self._place is None
+        return self._key is None and self._place is None and self._read_some()
 
     # -- looking -----------------------------------------------------------------------------------------------
 
@@ -186,13 +191,14 @@ class HistoryScan:
         seen_dots: set[Dot] = set()
         size_bytes = 0
         more = False
-        for candidate, row in self._rows():
+        for candidate, row in self._rows:
             if row.entry.dot in seen_dots or not self._may_read(row.entry.key):
                 continue
             seen_dots.add(row.entry.dot)
             last = newest_of_key.get(row.entry.key)
             joins = last is not None and is_same_edit(last, row, self.replica.node_of)
-            item = self._described(reader, row, candidate)
+            with_it_bytes = size_bytes + row.entry.size_bytes
+            item = self._described(reader, row, candidate, is_cut=with_it_bytes > SCAN_BYTES_MAX)
             if joins and last is not None:
                 join_edits(last, item)
                 continue
@@ -201,30 +207,33 @@ class HistoryScan:
                 break
             newest_of_key[row.entry.key] = item
             items.append(item)
-            size_bytes += len(row.entry.value or b"")
-            if size_bytes > SCAN_BYTES_MAX and item["value"] is not None:
-                item |= {"value": None, "cut": True}
+            size_bytes = with_it_bytes
         answer = page(self.replica, items, None, self.replica.past.floors(prefix=self.prefix))
         token = encode_token([(self.replica.name, self.replica.epoch, self._vector)])
         return {**answer, "token": token, "more": more}
 
-    def _described(self, reader: Reader, row: PastRow, candidate: Candidate) -> Item:
-        item = describe_past(reader, row)
+    def _described(self, reader: Reader, row: PastRow, candidate: Candidate, *, is_cut: bool) -> Item:
+        item = describe_past(reader, row, is_cut=is_cut and row.entry.size_bytes > 0)
         if candidate.edits > 1:
             item |= {"edits": candidate.edits, "began": hlc_ms(candidate.began_hlc)}
             item |= self.replica.past.describe(candidate.seen)
         return item
 
-    def _rows(self) -> Iterator[tuple[Candidate, PastRow]]:
-        """The rows of what was found, as they are by now."""
-        candidates = [candidate for _, _, candidate in sorted(self._found, reverse=True)]
-        ids = [candidate.id for candidate in candidates if candidate.entry is None]
-        dead = {row.entry.dot: row for row in self._storage.dead_by_id(ids, SCAN_BYTES_MAX)}
-        for candidate in candidates:
+    def _read_some(self) -> bool:
+        """Read some rows of what was found, newest first, as they are by now; True: there are no more."""
+        if self._unread is None:
+            self._unread = [candidate for _, _, candidate in sorted(self._found)]
+        some = self._unread[: -ROWS_AT_ONCE_MAX - 1 : -1]
+        del self._unread[-ROWS_AT_ONCE_MAX:]
+        ids = [candidate.id for candidate in some if candidate.entry is None]
+        dead = {row.entry.dot: row for row in self._storage.dead_by_id(ids, self._bytes_left)}
+        self._bytes_left -= sum(row.entry.size_bytes for row in dead.values())
+        for candidate in some:
             entry = candidate.entry
             row = dead.get(dot_of(candidate.order)) if entry is None else self._row_now(entry)
             if row is not None:
-                yield candidate, row
+                self._rows.append((candidate, row))
+        return not self._unread
 
     def _row_now(self, entry: Entry) -> PastRow | None:
         """One that was alive when it was looked at."""

@@ -125,8 +125,8 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
 # -- one value -----------------------------------------------------------------------------------------------
 
 
-def describe_past(reader: Reader, row: PastRow) -> Item:
-    """One value as agents see it."""
+def describe_past(reader: Reader, row: PastRow, *, is_cut: bool = False) -> Item:
+    """One value as agents see it; ``is_cut``: it is too much to be read."""
     replica, entry = reader.replica, row.entry
     if row.position and not entry.is_on_disk:
         replica.values.doubt(entry)
@@ -136,7 +136,7 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
         "key": entry.key,
         "kind": kind_name(entry.kind),
         "op": writing_operation(entry.kind, entry.sub, entry.attrs).name,
-        "value": rules.history_value(entry),
+        "value": None if is_cut else rules.history_value(entry),
         "dot": encode_dot(entry.dot),
         "agent": entry.agent,
         "node": reader.node_of(entry.writer),
@@ -149,6 +149,7 @@ def describe_past(reader: Reader, row: PastRow) -> Item:
         "fate": _fate(reader, row),
         "removed_by": _describe_removal(reader, row),
         **rules.history_fields(entry),
+        **({"cut": True} if is_cut else {}),
     }
 
 
