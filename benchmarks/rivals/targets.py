@@ -81,8 +81,9 @@ _EVENT = (
     "and so the processor's caches are cold: a change is decoded in 18 µs, and once more in 9."
 )
 _RESTART = (
-    "Most of it is Python: a bare server, which imports the same libraries, needs two fifths of it. The rest is some "
-    "300 modules, a third of a millisecond each. Under systemd the socket is passed on, so agents wait and do not fail."
+    "Most of it is Python: a bare server, which imports three libraries and nothing of ours, needs a third of it. The "
+    "rest is some 300 modules, a third of a millisecond each. Under systemd the socket is passed on, so agents wait "
+    "and do not fail."
 )
 _READ = (
     "A read of a register takes 7 µs of Python in the daemon and 5 in the client. System calls and waking each "
