@@ -298,15 +298,11 @@ def _end_with_its_test(pid: int, status: int) -> None:
 
 def _import_all() -> None:
     """Also what a daemon imports when it has begun to serve, and each command when it is called."""
-    import crdtsyncd
-
-    import crdtsync.client
-    import crdtsync.coordination
-
-    for package in (crdtsyncd, crdtsync.client, crdtsync.coordination):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for name in ("crdtsyncd", "crdtsync.client", "crdtsync.coordination", "crdtsync.context", "crdtsync.sessions"):
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if not module.name.endswith(".__main__"):
                 importlib.import_module(module.name)
+    importlib.import_module("structlog")
 
 
 def _main() -> None:
