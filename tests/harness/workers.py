@@ -6,6 +6,9 @@ for what never comes then hangs for good, instead of failing.
 
 from __future__ import annotations
 
+import os
+import signal
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
@@ -44,6 +47,23 @@ def in_processes(work: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
     """The results of ``work`` on each argument, each in a process of its own, all at once."""
     with ProcessPoolExecutor(len(arguments), mp_context=get_context("spawn")) as pool:
         return list(pool.map(work, arguments, timeout=WORK_TIMEOUT_S))
+
+
+def in_a_child(check: Callable[[], object]) -> None:
+    """Do it in a forked child, which then ends, however that went."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(WORK_TIMEOUT_S))
+            check()
+            status = 0
+        except BaseException:  # noqa: BLE001 - printed, for the parent cannot catch it
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def increments(job: tuple[str, str, int]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from threading import Event, Thread
 from time import monotonic
@@ -15,6 +14,7 @@ from crdtsync.client import Editor
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, KindMismatch, Timeout, TooLarge
 from crdtsync.wire.limits import TEXT_BYTES_MAX
 from tests.harness import Cluster, Daemon
+from tests.harness.workers import in_a_child
 
 WAIT_S = 60.0
 
@@ -128,14 +128,12 @@ def test_refusals_keep_what_was_typed(daemon: Daemon) -> None:
     notes.append(" lost")
     assert notes.discard() in ("well kept and refused", "well kept and refused lost")  # it may have been on its way
     notes.append(".")
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def type_on() -> None:
+        with pytest.raises(InvalidRequest):
             notes.append("child")
-        except InvalidRequest:
-            os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+    in_a_child(type_on)
     root.close()  # sends what is left
     assert daemon.client("reader").get("notes").endswith(".")
 
@@ -167,9 +165,9 @@ def test_a_text_that_hosts_make_too_long_breaks_no_mirror(cluster: Cluster) -> N
     there.wait(editors[1].flush())
     cluster.heal()
     for token in tokens:
-        here.wait(token, timeout=WAIT_S)
-        there.wait(token, timeout=WAIT_S)
-    there.wait(here.set("m/small", 2), timeout=WAIT_S)
+        here.wait(token)
+        there.wait(token)
+    there.wait(here.set("m/small", 2))
     for one in (mirror, there.mirror("m/"), here.mirror("m/")):
         assert one["m/small"] == 2
         with pytest.raises(TooLarge, match="too large for a mirror"):

@@ -2,11 +2,8 @@
 
 import contextlib
 import gc
-import os
-import signal
 import threading
 import time
-import traceback
 from queue import Queue
 
 import pytest
@@ -20,6 +17,7 @@ from crdtsync import (
 from crdtsync.causality import Writer
 from crdtsync.client.protocol.in_flight import Pending
 from crdtsync.wire.tokens import encode_token
+from tests.harness.workers import in_a_child
 
 WROTE = {"token": "c1.t", "version": "v1.own", "siblings": 0, "replaced": None, "behind": False}
 GOT = {"value": b"\x2a", "kind": "register", "version": "v1.a", "siblings": 0}  # 42
@@ -34,7 +32,7 @@ def connect(daemon):
 
     def make(*scenes, **options):
         daemon.play(*scenes)
-        clients.append(Client(daemon.path, agent="me", **{"timeout": 15, **options}))
+        clients.append(Client(daemon.path, agent="me", **{"timeout": 60, **options}))
         return clients[-1]
 
     yield make
@@ -66,23 +64,6 @@ def in_thread(function):
     return thread, outcome
 
 
-def in_a_child(check):
-    """Do it in a child, which then ends, however that went."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(30)
-            check()
-            status = 0
-        except BaseException:  # noqa: BLE001  # printed, for the parent cannot catch it
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_threads_get_their_own_replies_in_whatever_order(connect):
     count = 8
 
@@ -95,7 +76,7 @@ def test_threads_get_their_own_replies_in_whatever_order(connect):
     client = connect(scene)
     running = [in_thread(lambda key=str(number): client.get(key)) for number in range(count)]
     for thread, _ in running:
-        thread.join(10)
+        thread.join(60)
     assert [outcome for _, outcome in running] == [[number] for number in range(count)]
 
 
@@ -112,7 +93,7 @@ def test_when_the_leader_leaves_another_reads(connect):
     client = connect(scene)
     running = [in_thread(lambda: client.get("k")) for _ in range(3)]
     for thread, _ in running:
-        thread.join(10)
+        thread.join(60)
     assert [outcome for _, outcome in running] == [[42]] * 3
 
 
@@ -124,16 +105,16 @@ def test_when_the_leader_times_out_another_reads(connect):
         peer.receive()
         is_asked.set()
         patient, _, _ = peer.receive()
-        assert released.wait(10)
+        assert released.wait(60)
         peer.reply(patient, GOT)
 
     client = connect(scene)
     impatient = in_thread(lambda: client.get("slow", timeout=0.3))
-    assert is_asked.wait(10)
+    assert is_asked.wait(60)
     patient = in_thread(lambda: client.get("k"))
-    impatient[0].join(10)
+    impatient[0].join(60)
     released.set()
-    patient[0].join(10)
+    patient[0].join(60)
     assert isinstance(impatient[1][0], Timeout)
     assert patient[1] == [42]
 
@@ -157,7 +138,7 @@ def test_all_that_is_in_flight_is_sent_again_in_its_old_order(connect):
     client = connect(cut, whole)
     running = [in_thread(lambda: client.set("k", 1)) for _ in range(count)]
     for thread, _ in running:
-        thread.join(10)
+        thread.join(60)
     assert [outcome for _, outcome in running] == [["c1.t"]] * count
     assert before == after == sorted(after)
 
@@ -187,10 +168,10 @@ def test_what_a_daemon_lacks_it_says_later_than_its_client_has_time(connect):
     client = connect(one_node, another)
     assert client.get("k") == 42
     leader, led = in_thread(lambda: client.get("other"))
-    assert is_asked.wait(10)
+    assert is_asked.wait(60)
     with pytest.raises(Timeout) as timeout:
         client.get("k", timeout=0.3)
-    leader.join(10)
+    leader.join(60)
     assert [timeout.value.missing, led[0].missing] == [{"a": 1}] * 2
 
 
@@ -199,7 +180,7 @@ def test_closing_ends_what_waits(connect, daemon):
     thread, outcome = in_thread(lambda: client.get("k"))
     time.sleep(0.05)
     client.close()
-    thread.join(10)
+    thread.join(60)
     assert isinstance(outcome[0], DaemonUnavailable)
     with pytest.raises(DaemonUnavailable, match="closed"):
         client.get("k")
@@ -218,7 +199,7 @@ def test_closing_when_a_reply_has_just_come_leaves_no_socket_open(connect, monke
 
     def receive_then_close(*args):
         data = receive(*args)
-        in_thread(client.close)[0].join(10)
+        in_thread(client.close)[0].join(60)
         return data
 
     monkeypatch.setattr(channel, "receive", receive_then_close)
@@ -275,7 +256,7 @@ def test_after_a_fork_the_child_has_a_connection_of_its_own(connect):
         peer.greet()
         clients.append(peer.hello["client"])
         peer.reply(peer.receive()[0], GOT)
-        forked.wait(10)
+        forked.wait(60)
         peer.reply(peer.receive()[0], {**GOT, "value": b"\x01"})
 
     forked = threading.Event()
@@ -319,18 +300,18 @@ def test_no_more_writes_are_in_flight_than_the_daemon_remembers(connect, monkeyp
         peer.greet()
         held = [peer.receive()[0] for _ in range(2)]
         arrived.release()
-        assert released.wait(10)
+        assert released.wait(60)
         for request_id in held:
             peer.reply(request_id, WROTE)
         peer.reply(peer.receive()[0], WROTE)
 
     client = connect(scene)
     running = [in_thread(lambda: client.set("k", 1)) for _ in range(3)]
-    assert arrived.acquire(timeout=10)
+    assert arrived.acquire(timeout=60)
     assert client._connection._table.writes == 2
     released.set()
     for thread, _ in running:
-        thread.join(10)
+        thread.join(60)
     assert [outcome for _, outcome in running] == [["c1.t"]] * 3
 
 
@@ -345,7 +326,7 @@ def test_a_watch_can_be_closed_from_another_thread(connect, daemon):
     thread, outcome = in_thread(lambda: list(watch))
     time.sleep(0.05)
     watch.close()
-    thread.join(10)
+    thread.join(60)
     assert outcome == [[]]
     assert watch.next() is None
 
@@ -412,5 +393,5 @@ def test_what_ends_the_thread_of_a_resolver_is_told_and_ends_the_resolver(connec
 
     client = connect(daemon.idle, asking)
     resolver = client.resolver("k", settle)
-    assert told.get(timeout=10) is stop
+    assert told.get(timeout=60) is stop
     assert resolver._stream._is_closed

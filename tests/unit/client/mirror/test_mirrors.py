@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from time import monotonic
 
@@ -19,8 +18,9 @@ from crdtsync.client import AsyncClient, Client
 from crdtsync.client.streams.resume import NEED_FIRST_MS, NEED_NEXT_MS
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, NotAllowed, Timeout, TooLarge
 from crdtsync.wire.tokens import Version, encode_token, encode_version
+from tests.harness.workers import in_a_child
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 def token(seq: int) -> str:
@@ -426,22 +426,12 @@ def test_it_does_not_live_on_in_a_child(daemon):
     feed = Feed(state("p/a", 1), current(1))
     daemon.play(daemon.idle, feed)
     with Client(daemon.path) as client, client.mirror("p/") as mirror:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                mirror["p/a"]
-                said = "read"
-            except InvalidRequest as error:
-                said = error.message
-            except BaseException as error:  # noqa: BLE001  # told to the parent
-                said = repr(error)
-            os.write(writer, said.encode())
-            os._exit(0)
-        os.waitpid(child, 0)
-        os.close(writer)
-        assert "belongs to the parent process" in os.read(reader, 1000).decode()
-        os.close(reader)
+
+        def read():
+            with pytest.raises(InvalidRequest, match="belongs to the parent process"):
+                _ = mirror["p/a"]
+
+        in_a_child(read)
         feed.tell(state("p/a", 2), current(2))
         until(lambda: mirror["p/a"] == 2)
 
