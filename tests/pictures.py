@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SIZES = {"": (1280, 800), "-narrow": (400, 800)}
 SESSION = "f6c34a6a-0000-4000-8000-000000000001"
-SERVED_S = 600.0
 SCREENS = {
     "fleet": ("fleet", "svg.fleet line.bad"), "state": ("state/plan%2Fgoal", "text=keep this one"),
     "time": ("time", "text=before-review"), "work": ("work", "text=Deploy it"),
@@ -173,9 +172,7 @@ def main(wanted: list[str]) -> None:
         fill(fleet, home, is_over)
         card = fleet[1].client("researcher").present(role="reader of old exports", status="waits for an answer")
         stack.enter_context(card)
-        run = stack.enter_context(
-            Shell(fleet[0].socket, home).start("ui", "--listen", "0", "--agent", "ann", seconds=SERVED_S)
-        )
+        run = stack.enter_context(Shell(fleet[0].socket, home).start("ui", "--listen", "0", "--agent", "ann"))
         take(browser, lambda: run.line().strip(), IMAGES, wanted or [*SCREENS])
 
 

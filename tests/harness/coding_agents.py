@@ -61,7 +61,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def run(command: list[str], variables: dict[str, str], directory: Path) -> str:
     done = subprocess.run(
-        command, env=variables, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
+        command, env=variables, cwd=directory, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"

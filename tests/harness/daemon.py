@@ -173,8 +173,8 @@ class Daemon:
     # -- talking to it ------------------------------
 
     def client(self, agent: str = "tester", *, socket: str | os.PathLike[str] | None = None, **options: Any) -> Client:
-        """A client of this daemon; closed at the latest with it."""
-        client = Client(socket or self.socket, agent=agent, **options)
+        """A client of this daemon, as patient as a busy machine is slow; closed at the latest with it."""
+        client = Client(socket or self.socket, agent=agent, **{"timeout": START_TIMEOUT_S, **options})
         self._clients.append(client)
         return client
 

@@ -88,13 +88,13 @@ def environment(**variables: Any) -> dict[str, str]:
     return {**kept, **quiet, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
 
-def passes(name: str, file: str, *, timeout_s: float = 300, **variables: Any) -> None:
+def passes(name: str, file: str, **variables: Any) -> None:
     """The tests of one file of the framework's folder pass, in its environment and with these variables."""
     command = [str(python_with(name)), "-m", "pytest", "-c", os.devnull, "--confcutdir", str(FRAMEWORKS / name)]
     command += ["--rootdir", str(FRAMEWORKS / name), "--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-x"]
     done = subprocess.run(
         [*command, str(FRAMEWORKS / name / file)],
-        env=environment(**variables), capture_output=True, text=True, timeout=timeout_s, check=False,
+        env=environment(**variables), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
 
@@ -105,7 +105,7 @@ def run_with(name: str, daemon: Daemon, program: Path, *arguments: str) -> str:
     variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / name}"
     done = subprocess.run(
         [str(python_with(name)), str(program), *arguments],
-        env=variables, capture_output=True, text=True, timeout=120, check=False,
+        env=variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

@@ -28,7 +28,7 @@ class Mirror:
 
     def __exit__(self, *_: object) -> None:
         self._watch.close()
-        self._thread.join(20)
+        self._thread.join(60)
 
     def wait_for(self, expected: dict[str, Any], timeout_s: float = 60.0) -> None:
         """Until it holds exactly this."""

@@ -66,7 +66,7 @@ class ModelEndpoint:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(60)
 
     def answer(self, path: str, asked: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The next turn, in the dialect of ``path``; requests without tools are side questions and get no turn."""

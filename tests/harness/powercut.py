@@ -45,7 +45,7 @@ def trace(command: Sequence[str], directory: Path, output: Path) -> list[Call]:
     """
     subprocess.run(
         ["strace", "-f", "-y", "-xx", "-s", "2000000", "-e", f"trace={_CALLS}", "-o", str(output), *command],
-        stdout=subprocess.DEVNULL, stderr=sys.stderr, check=True, timeout=300,
+        stdout=subprocess.DEVNULL, stderr=sys.stderr, check=True,
     )  # fmt: skip
     return list(_calls(output, str(directory)))
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -66,34 +65,25 @@ class Shell:
         """The lines that it prints, as JSON."""
         return [json.loads(line) for line in self.ok(*arguments).splitlines()]
 
-    def start(self, *arguments: str, seconds: float = TIMEOUT_S) -> Running:
-        return Running([*PROGRAM, *arguments], self.environment, self.directory, seconds=seconds)
+    def start(self, *arguments: str) -> Running:
+        return Running([*PROGRAM, *arguments], self.environment, self.directory)
 
 
 class Running:
     """A command that goes on until it is stopped; its output line by line, and with ``is_told`` what it is told."""
 
     def __init__(
-        self,
-        command: list[str],
-        environment: dict[str, str],
-        directory: Path,
-        *,
-        seconds: float = TIMEOUT_S,
-        is_told: bool = False,
+        self, command: list[str], environment: dict[str, str], directory: Path, *, is_told: bool = False
     ) -> None:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE if is_told else None, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=environment, cwd=directory, start_new_session=True,
         )  # fmt: skip
-        self._timer = threading.Timer(seconds, self._kill)  # a line that never comes must not hang the test
-        self._timer.start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
         self._kill()
         self.process.communicate()
 

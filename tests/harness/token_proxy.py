@@ -62,4 +62,4 @@ def showing(token: str, address: str) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(60)

@@ -41,7 +41,7 @@ def served(daemon: Daemon, *arguments: str) -> Iterator[Server]:
     """The server beside a daemon, until the block ends."""
     token_file = daemon.base / "yjs-token"
     command = [*PROGRAM, "--socket", str(daemon.socket), "yjs", "--listen", "0", "--token-file", str(token_file)]
-    with Running([*command, *arguments], {**os.environ}, daemon.base, seconds=400) as running:
+    with Running([*command, *arguments], {**os.environ}, daemon.base) as running:
         line = running.line()
         assert line.startswith("ws://"), running.interrupt()
         yield Server(line.partition(",")[0], token_file.read_text().strip())

@@ -37,10 +37,7 @@ def test_all_that_was_acknowledged_is_on_both_hosts_once(kind: str, pair: Cluste
             assert line, writers[at].interrupt()[1]
             acknowledged[pair[at].name] = int(line)
 
-    writers = [
-        Running([*command, daemon.name], environment(CRDTSYNC_SOCKET=daemon.socket), ROOT, seconds=300)
-        for daemon in pair
-    ]
+    writers = [Running([*command, daemon.name], environment(CRDTSYNC_SOCKET=daemon.socket), ROOT) for daemon in pair]
     with writers[0], writers[1]:
         write(0, 1)
         pair[0].kill()

@@ -11,7 +11,7 @@ from crdtsync import Client, InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until_equal
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 NAMES = ["Research Lead", "crew:writer", "Claude Code (2)", "Ünïcode/助手", "a" * 128, "name@example.com", "x"]
 

@@ -39,13 +39,13 @@ def test_the_team_makes_its_report_whoever_dies(cluster: Cluster, tmp_path: Path
         analyst = member("analyst", third)
         writer = member("writer", third)
         wait_until(lambda: {one.role for one in looker.who()} >= {"researcher", "analyst", "writer"})
-        wait_until(lambda: [question.context for question in looker.asks()] == [REPORT], 60)
+        wait_until(lambda: [question.context for question in looker.asks()] == [REPORT])
         for one in (analyst, writer):
             one.process.kill()
         assert looker.get("report") is None
         Shell(second.socket, tmp_path).ok("answer", "publish", "yes")
         member("writer", second)
-        wait_until(lambda: all(task.state == "done" for task in looker.tasks("team/")), 60)
+        wait_until(lambda: all(task.state == "done" for task in looker.tasks("team/")))
         first.start()
         back = first.client("looker")
         wait_until(lambda: back.get("report") == REPORT)

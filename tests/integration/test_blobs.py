@@ -18,7 +18,7 @@ from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 from tests.integration.witness import rss_bytes
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 MIB = 1024 * 1024
 

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.slow,
     pytest.mark.skipif(bool(lacks()), reason=lacks()),
-    pytest.mark.timeout(300),
 ]
 
 

@@ -16,7 +16,7 @@ from crdtsync.errors import OutcomeUnknown, Timeout
 from tests.harness import Cluster, Daemon, Mirror, Network, Proxy, wait_until, wait_until_equal
 from tests.harness.workers import in_processes, increments
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     if failures:
         raise failures[0]
@@ -208,7 +208,7 @@ def test_a_watch_goes_on_over_broken_connections_without_a_gap(doorway: Proxy, d
 
     def work(number: int) -> None:
         if number == 0:
-            with Client(str(doorway.address), agent="watcher") as client, client.watch("log", timeout=20) as watch:
+            with Client(str(doorway.address), agent="watcher") as client, client.watch("log", timeout=60) as watch:
                 for event in watch:
                     if event.event == "snapshot":
                         ready.set()
@@ -368,7 +368,7 @@ def test_a_write_that_insists_on_what_it_had_seen_waits_for_it(pair: Cluster) ->
 
     def work(number: int) -> None:
         if number == 0:
-            answers.append(other.set("plan", "v3", seen=entry.version, timeout=20))
+            answers.append(other.set("plan", "v3", seen=entry.version))
         else:
             pair.heal()
 

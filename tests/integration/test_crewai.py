@@ -42,7 +42,7 @@ def test_crewais_own_tests(daemon: Daemon) -> None:
     done = subprocess.run(
         [str(python_with(NAME)), "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-p", "in_place",
          "-p", "no:cacheprovider", "-q", "-W", "ignore", "-k", f"not ({NOT_OURS})", *SUITES],
-        env=variables, cwd=source_of(NAME, NAME), capture_output=True, text=True, timeout=300, check=False,
+        env=variables, cwd=source_of(NAME, NAME), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert re.search(r"\b236 passed, 7 deselected\b", done.stdout), done.stdout[-5000:] + done.stderr[-1000:]
 

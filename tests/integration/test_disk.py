@@ -119,7 +119,7 @@ def test_when_space_runs_low_writes_are_refused_and_all_else_goes_on(small_disk:
             agent.write("set", key="after/1", value=2)
             seen: list[str] = []
             while "after/1" not in seen:
-                request, _, events = watcher.receive(5)
+                request, _, events = watcher.receive()
                 assert request == watch
                 seen += [event["key"] for event in events]
             assert daemon.status()["node"]["state"] == "ready"

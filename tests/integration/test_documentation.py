@@ -38,7 +38,7 @@ def trial(tmp_path: Path) -> Iterator[Path]:
     def is_up() -> bool:
         assert fleet.poll() is None, "the fleet has ended"
         try:
-            with Client(place / "1.sock", agent="fixture", timeout=5) as state:
+            with Client(place / "1.sock", agent="fixture") as state:
                 return sum(peer["state"] == "connected" for peer in state.status()["peers"]) == 2
         except (CrdtSyncError, OSError):
             return False

@@ -13,7 +13,7 @@ from crdtsync import AsyncClient, Client, InvalidRequest, Timeout, VersionMismat
 from tests.harness import Daemon, wait_until
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from crdtsync.errors import InvalidRequest
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def fill(state: Client) -> None:

@@ -36,7 +36,7 @@ def test_a_short_run_finds_nothing(target: str, inputs: int) -> None:
     limit = ("--limit-s", "5") if target == "slow-edits" else ()  # what is too slow is not for a busy machine to say
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", target, "--inputs", str(inputs), "--seconds", "20", *limit, *SEED],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=90, check=False,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "seed" in done.stdout
@@ -54,7 +54,7 @@ def test_a_decoder_takes_what_was_kept_and_some_more(target: str, tmp_path: Path
 def test_a_database_recovers_from_what_was_kept_and_some_more() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "all", "--inputs", "25", "--only", "recovery", *SEED],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=90, check=False,
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "25 inputs, 0 finds" in done.stdout
@@ -78,7 +78,7 @@ def test_a_run_that_tries_nothing_is_no_success(words: tuple[str, ...]) -> None:
 def test_sigterm_ends_what_it_has_started() -> None:
     with fuzz_all("--only", "frames") as process:
         try:
-            wait_until(lambda: len(descendants(process.pid)) > 1, 60, "its daemon is up")
+            wait_until(lambda: len(descendants(process.pid)) > 1, what="its daemon is up")
             started = descendants(process.pid)
             process.terminate()
             said = process.communicate(timeout=60)[0]
@@ -86,7 +86,7 @@ def test_sigterm_ends_what_it_has_started() -> None:
             process.kill()
     assert process.returncode == 128 + signal.SIGTERM, said
     # Whose parent is gone is init's, which has still to take it from the table: killed is not yet gone.
-    wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()], 60, "they have ended")
+    wait_until(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()], what="they have ended")
 
 
 def descendants(parent: int) -> list[int]:

@@ -16,7 +16,7 @@ from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 from tests.integration.test_long_values import flip_a_bit
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def test_a_restore_while_two_hosts_are_cut_off_and_write(cluster: Cluster) -> None:

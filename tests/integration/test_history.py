@@ -13,7 +13,7 @@ from crdtsync.client import AsyncClient, PastValue
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 
 def brief(values: list[PastValue]) -> list[tuple[Any, str | None, str | None]]:

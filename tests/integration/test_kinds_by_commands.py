@@ -15,7 +15,7 @@ from tests.harness.cluster import healed
 from tests.harness.shell import Running, Shell
 from tests.harness.values import AWKWARD
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

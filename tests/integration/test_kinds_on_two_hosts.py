@@ -13,7 +13,7 @@ from tests.harness.cluster import healed
 from tests.harness.shell import Shell
 from tests.harness.workers import in_threads
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def test_what_one_host_writes_the_other_shows(pair: Cluster) -> None:

@@ -174,7 +174,7 @@ def a_redis_server(folder: Path) -> Iterator[str]:
     if sys.platform != "linux":
         pytest.skip("the packages that have the server's modules are for Linux alone")
     command = [str(python_with(NAME)), str(FRAMEWORKS / NAME / "redis_server.py"), str(folder)]
-    with Running(command, environment(), folder, seconds=600, is_told=True) as server:
+    with Running(command, environment(), folder, is_told=True) as server:
         yield server.line().strip()
 
 
@@ -197,7 +197,7 @@ def test_the_benchmark_measures_all_savers() -> None:
     python_with(NAME)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "checkpointers", "--steps", "30", "--json"],
-        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -15,7 +15,7 @@ from crdtsync.errors import DamagedValue
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.integration.witness import rss_bytes
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 MIB = 1024 * 1024
 COUNT = 300

@@ -154,7 +154,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_call_is_answered_as_the_reference_server_does(
     reference: Path, daemon: Daemon, tmp_path: Path, seed: int

@@ -18,7 +18,6 @@ from tests.integration.test_upgrade import ROOT, has_commit, release
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not has_commit(), reason="the history of this checkout does not reach back to the release"),
-    pytest.mark.timeout(120),
 ]
 
 

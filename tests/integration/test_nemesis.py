@@ -25,7 +25,6 @@ PLANTED_RUNS_MAX = 6
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_some_seconds_of_everything_that_goes_wrong() -> None:
     plan = Plan(
         SECONDS, random.SystemRandom().randrange(1_000_000), agents_per_host=2, fault_pause_s=0.2,
@@ -62,12 +61,11 @@ def test_a_watcher_whose_daemon_is_down_when_it_begins_follows_it_when_it_comes(
             wait_until(lambda: watcher.failure or watcher.seen == {"own/a0": 1})
         finally:
             watcher.end()
-            watcher.join(20)
+            watcher.join(60)
         assert watcher.failure is None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_loss_is_found(name: str) -> None:
     """In the end: a fault that meets no write under way does no harm, so there are some runs, each with one fault."""

@@ -105,8 +105,8 @@ def test_what_history_no_longer_reaches_back_to_begins_with_a_reset(pair: Cluste
     token = state.set("k/first", 0)
     for n in range(400):
         state.set(f"k/{n % 20}", "x" * 1000 + str(n))
-    state.set("k/last", 1, w=2, timeout=LONG_S)
-    wait_until(lambda: pair[1].space()["log_bytes"] <= 65536, LONG_S, "the log has been trimmed")
+    state.set("k/last", 1, w=2)
+    wait_until(lambda: pair[1].space()["log_bytes"] <= 65536, what="the log has been trimmed")
     watch = pair[1].client("watcher").watch("k/", after=token)
     event = told(watch)
     assert event.event == "reset"

@@ -64,14 +64,14 @@ def write(clients: list[Client], name: str) -> None:
     tokens = [clients[n % len(clients)].set(f"{name}/{n}", n) for n in range(WRITES)]
     for client in clients:
         for token in tokens[-len(clients) :]:
-            client.wait(token, timeout=30)
+            client.wait(token)
         assert len(client.items(f"{name}/")) == WRITES
 
 
 def test_changes_reach_everybody_about_once_over_few_connections(
     daemons: list[Daemon], record_property: Callable[[str, object], None]
 ) -> None:
-    wait_until(lambda: reach_all(daemons), 30, "every node reaches every other one")
+    wait_until(lambda: reach_all(daemons), what="every node reaches every other one")
     degrees = [states(daemon).count("connected") for daemon in daemons]
     assert max(degrees) < NODES - 1  # it is no full mesh
     clients = [daemon.client() for daemon in daemons]
@@ -82,12 +82,12 @@ def test_changes_reach_everybody_about_once_over_few_connections(
     record_property("connections", degrees)
     record_property("deliveries", each)
     assert 1 <= each <= DELIVERIES_MAX
-    clients[-1].set("everywhere", 1, w="all", timeout=30)  # by the one that only dials
+    clients[-1].set("everywhere", 1, w="all")  # by the one that only dials
 
     gone = daemons[2]
     gone.kill()
     rest = [daemon for daemon in daemons if daemon is not gone]
-    wait_until(lambda: reach_all(rest, down=1), 30, "the others still reach each other")
+    wait_until(lambda: reach_all(rest, down=1), what="the others still reach each other")
     write([client for client, daemon in zip(clients, daemons, strict=True) if daemon is not gone], "without one")
     gone.start()
-    assert wait_until(lambda: gone.client().get("without one/39"), 30, "it catches up") == 39
+    assert wait_until(lambda: gone.client().get("without one/39"), what="it catches up") == 39

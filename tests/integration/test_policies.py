@@ -15,7 +15,7 @@ from crdtsync import AsyncClient, Client, RanksLower, SchemaMismatch, Unresolved
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PAIRS = ((0, 1), (0, 2), (1, 2))
 CONFIDENCES = (0.9, 0.7, 0.8)

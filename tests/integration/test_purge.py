@@ -49,11 +49,11 @@ def test_a_purge_reaches_every_host_and_one_that_was_away(cluster: Cluster) -> N
     assert written.removed == 4
     assert here.client().get("notes/a") is None
     for daemon in (here, there):
-        wait_until(lambda d=daemon: is_gone(d, "notes/**"), 60, f"{daemon.name} is clean")  # type: ignore[misc]
+        wait_until(lambda d=daemon: is_gone(d, "notes/**"), what=f"{daemon.name} is clean")  # type: ignore[misc]
     there.client().set("kept", 3)
     here.stop()  # who comes back hears of it from a host that did not order it
     away.start()
-    wait_until(lambda: is_gone(away, "notes/**"), 60, "the one that was away is clean")
+    wait_until(lambda: is_gone(away, "notes/**"), what="the one that was away is clean")
     here.start()
     wait_until_equal(cluster, 60)
     for daemon in cluster:

@@ -85,13 +85,13 @@ def test_what_fits_nowhere_is_kept_aside_and_the_rest_is_served(daemons: tuple[D
     assert quarantined(a) >= 1
     assert why(a, "stuck") == ["quarantine"]
     here.set("again", 5)
-    wait_until(lambda: there.get("again") == 5, 20)
+    wait_until(lambda: there.get("again") == 5)
 
     a.stop()
     with database(a) as db:
         db.execute("DELETE FROM changes WHERE body = x'00'")  # the reason is gone
     a.start()
-    wait_until(lambda: here.get("from b") == 4, 20)
+    wait_until(lambda: here.get("from b") == 4)
     assert [here.get(key) for key in ("before", "stuck", "after", "again")] == [1, "acknowledged", 3, 5]
     assert here.log("log") == [1]
     assert quarantined(a) == 0

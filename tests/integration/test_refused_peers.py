@@ -313,7 +313,7 @@ def answering(context: ssl.SSLContext | None) -> Iterator[str]:
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        thread.join(20)
+        thread.join(60)
 
 
 def impostor(stage: Stage) -> ssl.SSLContext:

@@ -24,7 +24,7 @@ from crdtsync.errors import InvalidRequest
 from tests.harness import Cluster, Daemon, Network, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 WAIT_S = 60.0
 

@@ -265,9 +265,9 @@ def check_other_node(daemon: Daemon, make_daemon: Any) -> None:
     other: Daemon = make_daemon("host-b", peers=[daemon.url])
     wait_until(lambda: daemon.peer("host-b") is not None, what="the other node is known")
     with daemon.client("host") as state:
-        assert state.wait(state.session(space="closed").set("more", CANARY), w=2, timeout=30) == 2
+        assert state.wait(state.session(space="closed").set("more", CANARY), w=2) == 2
         state.session(space="hidden").set(f"more-{HIDDEN}", HIDDEN)
-        assert state.wait(state.set("even-more", 1), w=2, timeout=30) == 2
+        assert state.wait(state.set("even-more", 1), w=2) == 2
     held = b"".join(path.read_bytes() for path in sorted(other.data.rglob("*")) if path.is_file())
     assert CANARY.encode() in held
     assert HIDDEN.encode() not in held

@@ -384,7 +384,7 @@ def test_what_was_saved_with_its_secrets_is_refused_until_it_is_out_of_every_fil
         TOKEN.encode(), MARK
     )
     for daemon in pair:
-        wait_until(lambda d=daemon: not files_with(TOKEN, d.data), 60, f"{daemon.name} is clean")  # type: ignore[misc]
+        wait_until(lambda d=daemon: not files_with(TOKEN, d.data), what=f"{daemon.name} is clean")  # type: ignore[misc]
     wait_until(lambda: [one.id for one in here.ls()] == [CODEX_ID], what="the other host hears of it")
     assert here.save(CODEX_ID).new_bytes == 0
 

@@ -109,7 +109,7 @@ def test_it_waits_for_what_is_on_its_way(pair: Cluster, door: Proxy, state: Clie
     state.set("plan", 1)
     swap(door, pair[1])
     found: list[Any] = []
-    reader = Thread(target=lambda: found.append(state.get("plan", timeout=LONG_S)))
+    reader = Thread(target=lambda: found.append(state.get("plan")))
     reader.start()
     wait_until(lambda: any(agent["name"] == "mover" for agent in pair[1].status()["agents"]), what="it has moved")
     assert not found
@@ -131,7 +131,7 @@ def test_its_reads_never_go_back(pair: Cluster, door: Proxy, state: Client) -> N
     assert late.value.missing == {"host-a": 5}
     assert late.value.token is None
     pair.heal()
-    assert state.get("plan", timeout=LONG_S) == 4
+    assert state.get("plan") == 4
 
 
 def test_what_it_saw_absent_does_not_come_back(pair: Cluster, door: Proxy, state: Client) -> None:
@@ -145,7 +145,7 @@ def test_what_it_saw_absent_does_not_come_back(pair: Cluster, door: Proxy, state
     with pytest.raises(Timeout):
         state.get("plan", timeout=SHORT_S)
     pair.heal()
-    assert state.get("plan", timeout=LONG_S) is None
+    assert state.get("plan") is None
 
 
 def test_what_it_was_shown_by_refusals_counts_too(pair: Cluster, door: Proxy, state: Client) -> None:
@@ -189,9 +189,9 @@ def test_its_writes_come_after_what_it_has_read(cluster: Cluster) -> None:
             state.set("answer", "!", timeout=SHORT_S)
         assert cluster[1].client().get("answer") is None
         cluster.heal(0, 1)
-        token = state.set("answer", "!", timeout=LONG_S)
+        token = state.set("answer", "!")
         third = cluster[2].client()
-        assert third.get("answer", after=token, timeout=LONG_S) == "!"
+        assert third.get("answer", after=token) == "!"
         assert third.get("question") == "?"
 
 
@@ -227,7 +227,7 @@ def test_a_watch_that_was_shown_more_binds_its_client_too(pair: Cluster, door: P
     with pytest.raises(Timeout, match="1 change of host-a"):
         state.get("plan", timeout=SHORT_S)
     pair.heal()
-    assert state.get("plan", timeout=LONG_S) == "new"
+    assert state.get("plan") == "new"
 
 
 def test_its_mirrors_never_go_back(pair: Cluster, door: Proxy, state: Client) -> None:
@@ -280,7 +280,7 @@ def test_what_cannot_be_opened_yet_says_what_is_missing(pair: Cluster) -> None:
             assert late.missing == {"host-a": 1}
             assert "it lacks 1 change of host-a" in str(late)
         pair.heal()
-        with worker.mirror("plan", timeout=LONG_S) as mirror:
+        with worker.mirror("plan") as mirror:
             assert mirror == {"plan": 1}
 
 
@@ -307,14 +307,14 @@ def test_a_daemon_that_comes_back_empty_catches_up_before_it_is_believed(
     first, second = pair
     door = pair.network.proxy(str(first.socket), str(first.run / "d"))
     with Client(str(door.address), agent="mover") as state:
-        state.set("plan", "old", w="all", timeout=LONG_S)
+        state.set("plan", "old", w="all")
         fresh = make_daemon("host-a2", peers=[])
         swap(door, fresh)
         with pytest.raises(Timeout, match="connected to no other node"):
             state.get("plan", timeout=SHORT_S)
         fresh.stop()
         fresh.start(peers=[second.url])
-        assert state.get("plan", timeout=LONG_S) == "old"
+        assert state.get("plan") == "old"
 
 
 def test_back_where_it_was_it_waits_for_nothing(pair: Cluster, door: Proxy, state: Client) -> None:
@@ -322,10 +322,10 @@ def test_back_where_it_was_it_waits_for_nothing(pair: Cluster, door: Proxy, stat
     state.set("plan", 1)
     for _ in range(3):
         door.drop()
-        assert state.get("plan", timeout=LONG_S) == 1
+        assert state.get("plan") == 1
     pair[0].kill()
     pair[0].start()
-    assert state.get("plan", timeout=LONG_S) == 1
+    assert state.get("plan") == 1
 
 
 def test_another_client_goes_on_with_its_token(pair: Cluster) -> None:
@@ -341,12 +341,12 @@ def test_another_client_goes_on_with_its_token(pair: Cluster) -> None:
                 act()
         assert pair[1].client().get("n") is None
         pair.heal()
-        assert worker.get("plan", timeout=LONG_S) == 1
+        assert worker.get("plan") == 1
         assert worker.incr("n") == 1
         together = worker.token
     assert together is not None
     with Client(pair[0].socket, after=together) as back:
-        assert (back.get("n", timeout=LONG_S), back.get("plan")) == (1, 1)
+        assert (back.get("n"), back.get("plan")) == (1, 1)
 
 
 def test_who_is_missing_may_never_have_been_heard_of(pair: Cluster) -> None:
@@ -376,7 +376,7 @@ def test_a_token_of_a_read_covers_what_it_showed(pair: Cluster) -> None:
         assert here.get("k") == n
         token = here.last_token
         assert token is not None
-        assert there.get("k", after=token, timeout=LONG_S) >= n
+        assert there.get("k", after=token) >= n
 
 
 async def test_the_asyncio_client_keeps_what_it_has_seen_too(pair: Cluster, door: Proxy) -> None:
@@ -393,8 +393,8 @@ async def test_the_asyncio_client_keeps_what_it_has_seen_too(pair: Cluster, door
                 await other.append("log", 1, timeout=SHORT_S)
             assert late.value.missing == {"host-a": 1}
             pair.heal()
-            assert await other.append("log", 1, timeout=LONG_S) == 1
-        assert await state.get("plan", timeout=LONG_S) == 1
+            assert await other.append("log", 1) == 1
+        assert await state.get("plan") == 1
         state.forget_token()
         assert state.token is None
 

@@ -107,7 +107,7 @@ def test_an_alarm_names_what_holds_the_loop_again_and_again(make_daemon: Any) ->
         return any("batch of agent hasty" in message for message in told)
 
     with daemon.client("hasty") as client:
-        wait_until(is_told, timeout_s=60)
+        wait_until(is_told)
 
 
 def test_a_process_that_does_not_run_is_late_and_no_turn_is_blamed(daemon: Daemon) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.harness import Cluster, wait_until, wait_until_equal
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 LOG_BYTES_MAX = 1024 * 1024
 KEYS = 4000
@@ -83,7 +83,7 @@ def test_a_new_node_takes_a_snapshot_while_others_write(behind: Cluster) -> None
         wait_until(lambda: len(written) > before + 50, what="the writer goes on")
     finally:
         done.set()
-        writer.join(30)
+        writer.join(60)
     check(behind)
     assert given(behind) == [("snapshot_started", 0)]
     with second.client() as client:

@@ -98,7 +98,7 @@ async def made_anew(daemon, admin):
         admin.create_space("team")
         written = admin.session(space="team").set("late", "new")
         assert [(await anext(watch)).event for _ in range(2)] == ["reset", "snapshot"]
-        await mirror.wait(written, timeout=10)
+        await mirror.wait(written)
         assert {**mirror} == {"late": "new"}
 
 

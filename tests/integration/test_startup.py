@@ -39,7 +39,7 @@ def run(*options: object, bare: bool = False, **environment: str) -> subprocess.
     given, arguments = {**inherited, **environment}, [str(option) for option in options]
     if bare and WITHOUT_RIGHTS:  # which a process gives up as it starts a program
         return subprocess.run(
-            [*WITHOUT_RIGHTS, *COMMAND, *arguments], capture_output=True, text=True, timeout=60, env=given, check=False
+            [*WITHOUT_RIGHTS, *COMMAND, *arguments], capture_output=True, text=True, env=given, check=False
         )
     done = run_to_end("crdtsyncd", COMMAND, arguments, environment=given, timeout_s=60)
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -9,7 +9,7 @@ import pytest
 from tests.harness import Cluster
 from tests.harness.board import Scale, play
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 def test_a_task_board_under_cuts_a_kill_and_a_stop_loses_nothing(cluster: Cluster) -> None:

@@ -34,7 +34,6 @@ SCREENS = {
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m\u2028&lt;"
 SESSION = "aaaaaaaa-0000-4000-8000-000000000001"
 WAIT_MS = 60_000
-SERVED_S = 400.0
 """As long as a test may take: a page may have to wait for a checker from npm, or for a busy machine."""
 
 
@@ -82,7 +81,7 @@ class Screen:
 @pytest.fixture
 def shown(pair: Cluster, browser: Browser, tmp_path: Path) -> Iterator[Screen]:
     """The page on the first host, as ann."""
-    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann", seconds=SERVED_S) as run:
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann") as run:
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         try:
             made = Screen(context, run)
@@ -557,7 +556,7 @@ def test_by_the_keyboard_alone_and_in_the_zone_of_the_reader(
     page.keyboard.press("Control+Enter")
     wait_until(lambda: state.get("plan/goal") == "by keys")
 
-    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", seconds=SERVED_S) as run:
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0") as run:
         context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
         try:
             away = Screen(context, run)
@@ -637,7 +636,7 @@ def test_other_sites_and_ports_get_nothing_and_no_cookie(pair: Cluster, shown: S
     page.goto(f"http://evil.test:{shown.address.strip('/').rpartition(':')[2]}/#{shown.word}")
     assert page.inner_text("body").strip() == "this server does not go by that name"
     page.close()
-    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann", seconds=SERVED_S) as run:
+    with Shell(pair[0].socket, tmp_path).start("ui", "--listen", "0", "--agent", "ann") as run:
         address = run.line().strip().split("#")[0]
         page = shown.context.new_page()
         page.goto(address)

@@ -45,7 +45,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(lacks()), reason=lacks()),
     pytest.mark.skipif(not has_commit(), reason="the history of this checkout does not reach back to the release"),
-    pytest.mark.timeout(300),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from crdtsync import AsyncClient, Client, DaemonUnavailable
 from tests.harness import Daemon
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.integration
 
 
 @contextmanager
@@ -27,12 +27,12 @@ def coming(daemon: Daemon) -> Iterator[None]:
 
 
 def read_watch(client: Client) -> object:
-    with client.watch("k", timeout=30) as watch:
+    with client.watch("k", timeout=60) as watch:
         return next(watch).value
 
 
 def read_watch_from_now(client: Client) -> object:
-    with client.watch("k", snapshot=False, timeout=30) as watch:
+    with client.watch("k", snapshot=False, timeout=60) as watch:
         client.set("k", "kept")
         return next(watch).value
 
@@ -72,7 +72,7 @@ async def test_and_so_it_does_under_asyncio(daemon: Daemon) -> None:
         await client.text("t").set("kept")
         daemon.kill()
         with coming(daemon):
-            async with client.watch("k", timeout=30) as watch:
+            async with client.watch("k", timeout=60) as watch:
                 assert (await anext(watch)).value == "kept"
         daemon.kill()
         with coming(daemon):

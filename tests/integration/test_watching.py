@@ -159,9 +159,9 @@ def check_killed_watcher(daemon: Daemon, tmp_path: Path, kills: int, writes: int
         watcher = follow(daemon, follower.token, out)
         try:
             before = out.stat().st_size
-            wait_until(partial(has_grown, out, before), 60)
+            wait_until(partial(has_grown, out, before))
             threading.Event().wait(rng.random() * 0.1)  # anywhere in what it does
-            wait_until(partial(writers.has_done, number * share + share // 2), 60)
+            wait_until(partial(writers.has_done, number * share + share // 2))
         finally:
             watcher.kill()
             watcher.wait()
@@ -196,7 +196,6 @@ def test_fifty_times_during_twenty_thousand_writes(daemon, tmp_path):
     check_killed_watcher(daemon, tmp_path, kills=50, writes=20_000)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kills,writes", [(4, 3000), pytest.param(50, 20_000, marks=pytest.mark.soak)])
 def test_so_is_one_whose_daemon_is_killed(daemon, kills, writes):
     """The watch, the writers and the mirror find back by themselves."""
@@ -220,14 +219,14 @@ def test_so_is_one_whose_daemon_is_killed(daemon, kills, writes):
             assert all(before[key][0] <= mirror[key][0] for key in before)
             shown.append(mirror.token or "")
         wait_until(lambda: writers.is_done, 120)
-        wait_until(lambda: follower.values == writers.last, 60)
+        wait_until(lambda: follower.values == writers.last)
         mirror.wait(client.keys("w/").token)
         assert {key: value[0] for key, value in mirror.items()} == writers.last
         assert mirror == dict(client.items("w/"))
         assert mirror.staleness_s < 60
         vectors = [decode_token(token)["default"][1] for token in shown]
         assert all(covers(later, earlier) for earlier, later in itertools.pairwise(vectors))
-    thread.join(20)
+    thread.join(60)
 
 
 # -- many ------------------------------------------------------------------------------------------------------------
@@ -316,13 +315,12 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, "value": plain(event.get("value")), "events": parts}
 
 
-@pytest.mark.timeout(240)
 def test_two_hundred_watchers_of_which_half_are_slow(daemon):
     """Those that read nothing or little keep nothing from the others, and cost the daemon little memory."""
     idle = [Raw(daemon, number, states=number % 2 == 1) for number in range(50)]
     slow = [Raw(daemon, 50 + number, states=number % 2 == 1) for number in range(50)]
     crowd = Crowd(daemon, 100, looking=5)
-    wait_until(lambda: len(daemon.status()["agents"]) >= 200, 60)
+    wait_until(lambda: len(daemon.status()["agents"]) >= 200)
     before_bytes = most_bytes = rss_bytes(daemon.pid)
     writers = Writers(daemon, 2000, agents=4, size_bytes=2000)  # 5 MB for each watcher
     while not writers.is_done:

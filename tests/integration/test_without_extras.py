@@ -26,7 +26,7 @@ def modules(extra: str) -> list[str]:
 def run_without(missing: list[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     lines = ["import sys", f"sys.modules.update(dict.fromkeys({missing!r}))", program]
     command = [sys.executable, "-c", "\n".join(lines), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_an_agent_needs_msgpack_alone() -> None:

@@ -39,7 +39,7 @@ class Witness:
 
     def _await_event(self) -> None:
         while not any(self._is_news(event) for _, events in self._agent.events for event in events):
-            number, status, content = self._agent.receive(5)
+            number, status, content = self._agent.receive()
             assert (number, status) == (self._watch, 2)
             self._agent.events.append((number, content))
         self._agent.events.clear()

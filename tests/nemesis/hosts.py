@@ -124,7 +124,7 @@ class Hosts:
         invite = first.client().cluster_invite(uses=len(others))["invite"]
         for name in self.names[1:]:
             self.daemons[name].client().cluster_join(invite, listen=[f"{self.lan.address(name)}:{PEER_PORT}"])
-        wait_until(self.are_connected, 60, "all hosts are connected")
+        wait_until(self.are_connected, what="all hosts are connected")
 
     def _restart_with(self, program: str) -> None:
         for daemon in self.daemons.values():
@@ -138,8 +138,8 @@ class Hosts:
             daemon.stop()
             daemon.settings["voters"] = ids
             daemon.start()
-        wait_until(self.are_connected, 60, "all hosts are connected again")
-        wait_until(self._have_votes, 60, "all hosts have a vote")
+        wait_until(self.are_connected, what="all hosts are connected again")
+        wait_until(self._have_votes, what="all hosts have a vote")
 
     def _have_votes(self) -> bool:
         return all(daemon.status()["node"]["vote"] == "yes" for daemon in self.daemons.values())

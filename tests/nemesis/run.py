@@ -115,7 +115,7 @@ def _run(plan: Plan, hosts: Hosts, say: Say) -> Report:
     for each in [*watchers, *agents, *claimers]:
         each.start()
     if claimers:
-        wait_until(lambda: history.of("hold"), 60, "somebody holds the claim")
+        wait_until(lambda: history.of("hold"), what="somebody holds the claim")
     nemesis.play(plan.seconds, plan.fault_pause_s, plan.fault_hold_s, plan.faults_at_once)
     say("all faults are over")
     writers: list[Agent | Claimer] = [*agents, *claimers]
@@ -179,7 +179,7 @@ def _wait_told(watcher: Watcher, final: Final) -> None:
         return all(watcher.seen.get(f"{key}", 0) >= value for key, value in final.own.items())
 
     try:
-        wait_until(is_told, 20, f"{watcher.name} is told of everything")
+        wait_until(is_told, what=f"{watcher.name} is told of everything")
     except AssertionError:
         return  # the judge says what is missing
 

@@ -369,7 +369,7 @@ def _inflict(
             end = FAULTS[name](nemesis, host, rng)
             waiting.wait(rng.uniform(*plan.hold_s))
             end()
-            wait_until(hosts.are_connected, 60, "all hosts are connected again")
+            wait_until(hosts.are_connected, what="all hosts are connected again")
             record.troubles.append(Trouble("*" if name == "partition" else host, began_s, monotonic()))
         say(f"{name} {host}: {monotonic() - began_s:.1f} s")
         waiting.wait(rng.uniform(*plan.quiet_s))

@@ -18,7 +18,7 @@ import uvloop
 from crdtsync.client.protocol.steps import Exchange
 from crdtsync.errors import CrdtSyncError
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def test_the_tokens_are_those_of_the_last_answer_that_tells_them(agent: str, rec
 
 def git(folder: Path, *arguments: str) -> str:
     own = ["-c", "user.name=ann", "-c", "user.email=ann@example.org"]
-    done = subprocess.run(["git", *own, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["git", *own, *arguments], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

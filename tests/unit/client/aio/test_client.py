@@ -21,7 +21,7 @@ async def connect(daemon):
 
     async def make(*scenes, **options):
         daemon.play(*scenes)
-        clients.append(AsyncClient(daemon.path, agent="me", **{"timeout": 15, **options}))
+        clients.append(AsyncClient(daemon.path, agent="me", **{"timeout": 60, **options}))
         return await clients[-1].__aenter__()
 
     yield make
@@ -36,7 +36,7 @@ async def test_it_connects_at_its_first_use(daemon):
             peer.reply(request[0], GOT)
 
     daemon.play(scene)
-    client = AsyncClient(daemon.path, agent="me", timeout=15)
+    client = AsyncClient(daemon.path, agent="me", timeout=60)
     assert [*await asyncio.gather(client.get("a"), client.get("b"))] == [42, 42]
     await client.close()
 
@@ -118,7 +118,7 @@ async def test_many_deadlines_are_kept(connect):
     waits = [client.get("k", timeout=0.3 - number / 100) for number in range(20)]
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
     assert all(isinstance(outcome, Timeout) for outcome in outcomes)
-    assert asyncio.get_running_loop().time() - began < 5
+    assert asyncio.get_running_loop().time() - began < 30
 
 
 async def test_a_cancelled_task_is_forgotten(connect):
@@ -164,7 +164,7 @@ async def test_no_more_writes_are_in_flight_than_the_daemon_remembers(connect, m
     def scene(peer):
         peer.greet()
         held = [peer.receive()[0] for _ in range(2)]
-        assert released.wait(10)
+        assert released.wait(60)
         for request_id in held:
             peer.reply(request_id, WROTE)
         for _ in range(3):
@@ -229,7 +229,7 @@ async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
             await client.close()
         else:
             end(watch)
-        assert await asyncio.wait_for(task, 10) == []
+        assert await asyncio.wait_for(task, 60) == []
 
 
 async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect, daemon):
@@ -247,7 +247,7 @@ async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(co
             return
 
     client = await connect(daemon.idle, scene)
-    async with client.watch(timeout=10) as watch:
+    async with client.watch(timeout=60) as watch:
         await anext(watch)
         await asyncio.sleep(1)
     assert len(sent) < 2000
@@ -260,7 +260,7 @@ async def test_the_time_that_the_function_of_an_update_takes_does_not_count(conn
             peer.reply(peer.receive()[0], reply)
 
     async def slow(_):
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.8)
 
     client = await connect(scene)
-    assert await client.update("k", slow, timeout=0.2) == "c1.t"
+    assert await client.update("k", slow, timeout=0.5) == "c1.t"

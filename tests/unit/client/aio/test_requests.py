@@ -22,7 +22,7 @@ async def connect(daemon):
 
     async def make(*scenes, **options):
         daemon.play(*scenes)
-        clients.append(AsyncClient(daemon.path, agent="me", **{"timeout": 15, **options}))
+        clients.append(AsyncClient(daemon.path, agent="me", **{"timeout": 60, **options}))
         return await clients[-1].__aenter__()
 
     yield make
@@ -230,7 +230,7 @@ async def test_a_timeout_is_kept_and_the_late_reply_ignored(connect):
     began = time.monotonic()
     with pytest.raises(Timeout, match="may or may not") as timeout:
         await client.set("k", 1, timeout=0.15)
-    assert 0.1 < time.monotonic() - began < 2
+    assert 0.1 < time.monotonic() - began < 30
     assert timeout.value.token is None
     assert await client.get("k") == 1
 
@@ -290,7 +290,7 @@ async def test_a_watch_goes_on_where_it_was_cut_off(connect, daemon):
         peer.wait_for_end()
 
     client = await connect(daemon.idle, first, second)
-    async with client.watch("", after="c1.0", timeout=10) as watch:
+    async with client.watch("", after="c1.0", timeout=60) as watch:
         events = [await anext(watch) for _ in range(3)]
         assert [event.key for event in events] == ["a", "b", "c"]
         assert watch.token == "c1.3"
@@ -303,7 +303,7 @@ async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect, daemon):
     def scene(peer):
         peer.greet()
         request_id, _, _ = peer.receive()
-        assert released.wait(10)
+        assert released.wait(60)
         peer.events(request_id, an_event("a", "c1.1"))
         peer.wait_for_end()
 
@@ -312,7 +312,7 @@ async def test_a_watch_that_waits_too_long_says_so_and_goes_on(connect, daemon):
         with pytest.raises(Timeout, match="goes on"):
             await anext(watch)
         released.set()
-        event = await watch.next(timeout=10)
+        event = await watch.next(timeout=60)
         assert event.key == "a"
 
 
@@ -323,7 +323,7 @@ async def test_a_watch_that_is_refused_raises(connect, daemon):
 
     client = await connect(daemon.idle, scene)
     with pytest.raises(Refused, match="not_allowed"):
-        await anext(client.watch(timeout=10))
+        await anext(client.watch(timeout=60))
 
 
 # -- update and batch -------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ async def test_a_watch_that_is_refused_raises(connect, daemon):
 
 async def slow_update(client):
     """An update whose function takes longer than its time limit."""
-    return await client.update("k", lambda _: time.sleep(0.4), timeout=0.2)
+    return await client.update("k", lambda _: time.sleep(0.8), timeout=0.5)
 
 
 async def test_the_time_that_the_function_of_an_update_takes_does_not_count(connect):
@@ -354,7 +354,7 @@ async def test_an_update_still_ends_in_time_when_the_daemon_does_not_answer(conn
     began = time.monotonic()
     with pytest.raises(Timeout):
         await slow_update(client)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     await client.close()
 
 

@@ -35,7 +35,7 @@ def connect(daemon):
 
     def make(*scenes):
         daemon.play(*scenes)
-        clients.append(Client(daemon.path, agent="me", timeout=15))
+        clients.append(Client(daemon.path, agent="me", timeout=60))
         return clients[-1]
 
     yield make
@@ -93,7 +93,7 @@ def test_a_signal_in_the_middle_of_sending(connect, alarm):
         peer.greet()
         peer.socket.recv(4)  # it has begun, and there is no room for all
         send_alarm()
-        is_over.wait(10)
+        is_over.wait(60)
         peer.wait_for_end()
 
     client = connect(stalls, answering)
@@ -115,7 +115,7 @@ def test_a_signal_in_the_middle_of_receiving(connect, alarm):
             peer.socket.sendall(b"\x00\x10\x00\x00" + b"\xff" * 200_000)
             send_alarm()
             peer.socket.sendall(b"\xff" * 200_000)  # of no meaning to who does not know where he is
-        is_over.wait(10)
+        is_over.wait(60)
 
     client = connect(stalls, answering)
     with pytest.raises(alarm, match="the caller's own"):
@@ -143,7 +143,7 @@ def test_whatever_was_received_and_not_handed_out_is_asked_again(connect, monkey
     def both_at_once(peer):
         peer.greet()
         requests = [peer.receive() for _ in range(2)]
-        are_asked.wait(10)
+        are_asked.wait(60)
         collected = []
         sock, peer.socket = peer.socket, type("Collector", (), {"sendall": lambda _, data: collected.append(data)})()
         for request_id, _, _ in requests:
@@ -161,7 +161,7 @@ def test_whatever_was_received_and_not_handed_out_is_asked_again(connect, monkey
         thread_get = client.get
         releaser = threading.Thread(target=release)
         releaser.start()
-        outcome.append(thread_get("k", timeout=10))
+        outcome.append(thread_get("k", timeout=60))
 
     def release():
         while not client._connection._followers:
@@ -173,7 +173,7 @@ def test_whatever_was_received_and_not_handed_out_is_asked_again(connect, monkey
     once(monkeypatch, place, name, kind("the caller's own"), before=before)
     with pytest.raises(kind, match="the caller's own"):
         client.get("k")
-    thread.join(10)
+    thread.join(60)
     assert outcome == [42]
     assert client.get("k") == 42
 
@@ -199,7 +199,7 @@ def test_a_wait_that_is_interrupted_beside_the_one_who_reads_costs_nothing(conne
     outcome = []
     leader = threading.Thread(target=lambda: outcome.append(client.get("slow")), daemon=True)
     leader.start()
-    assert is_led.wait(10)
+    assert is_led.wait(60)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(Alarm):
@@ -207,7 +207,7 @@ def test_a_wait_that_is_interrupted_beside_the_one_who_reads_costs_nothing(conne
     finally:
         signal.signal(signal.SIGALRM, before)
     assert client.get("k") == 42
-    leader.join(10)
+    leader.join(60)
     assert outcome == [42]
 
 
@@ -216,7 +216,7 @@ def test_an_end_of_a_wait_that_is_interrupted_leaves_no_leader_behind(connect, m
     once(monkeypatch, client._connection, "_leave", Alarm())
     with pytest.raises(Alarm):
         client.get("k")
-    assert client.get("k", timeout=5) == 42
+    assert client.get("k", timeout=60) == 42
 
 
 def test_a_reconnect_that_is_interrupted_sends_all_that_others_wait_for(connect, monkeypatch):
@@ -230,7 +230,7 @@ def test_a_reconnect_that_is_interrupted_sends_all_that_others_wait_for(connect,
     once(monkeypatch, InFlight, "replay", Alarm())
     with pytest.raises(Alarm):
         client.get("k")
-    assert client.get("k", timeout=5) == 42
+    assert client.get("k", timeout=60) == 42
 
 
 def test_a_watch_that_is_interrupted_is_told_again(connect, monkeypatch):
@@ -292,7 +292,7 @@ def test_with_asyncio_an_interrupt_ends_the_connection_and_not_the_client(daemon
     """A loop that is run again after it, as a REPL does."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         daemon.play(answering, answering)
-        client = AsyncClient(daemon.path, agent="me", timeout=15)
+        client = AsyncClient(daemon.path, agent="me", timeout=60)
 
         async def get():
             return await client.get("k")

@@ -13,7 +13,7 @@ from crdtsync.client.protocol import backoff
 from crdtsync.client.protocol.backoff import FIRST_S, MAX_S, Backoff
 from tests.unit.client.mirror.test_mirrors import current, state, token
 
-PATIENCE_S = 20
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

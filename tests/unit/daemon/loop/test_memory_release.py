@@ -30,7 +30,7 @@ print(before - after, str(text))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 def test_code_that_only_the_start_needed_is_given_back():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     saved_kb, text = done.stdout.split(maxsplit=1)
     assert int(saved_kb) > 4000

@@ -15,7 +15,7 @@ from crdtsyncd.telemetry.turn_times import TurnTimes
 from crdtsync.core.agenda import NEWS_PATIENCE_S, TURN_PATIENCE_S
 from crdtsync.core.interface import Event, Tick
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 """What is to come has come long before; only a failure waits so long."""
 NEVER_S = 3600.0
 """A delay that no test lives to see."""

@@ -40,7 +40,7 @@ async def test_a_port_that_is_taken_is_told_and_tried_again(monkeypatch: pytest.
         assert told == [
             f"metrics_listen = '127.0.0.1:{port}' cannot be had, and is tried again: another program has it"
         ]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await has_it.wait()
     assert (await ask(port, "GET /metrics")).endswith("\r\n\r\nfigures\n")
     posted = await ask(port, "POST /metrics")
