@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.harness.warm import run_to_end
+from tests.harness.warm import run_to_end, stand_in
 
 PROGRAM = [sys.executable, "-m", "crdtsyncd.cli"]
 TIMEOUT_S = 60
@@ -40,7 +41,8 @@ class Shell:
         (directory / "bin").mkdir(exist_ok=True)
         for name, module in (("crdtsync", "crdtsyncd.cli"), ("crdtsyncd", "crdtsyncd.main")):
             script = directory / "bin" / name
-            script.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+            program = shlex.join(stand_in(name, [sys.executable, "-m", module]))
+            script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
             script.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
         path = f"{directory / 'bin'}:{os.environ['PATH']}"

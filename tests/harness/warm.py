@@ -2,7 +2,7 @@
 
 Importing takes most of a second of processor time, and a run of all tests starts some thousands. What is forked is a
 process like any other: its own pid, session, files, environment and arguments, killed and waited for like others. The
-tests of services, of pages of the documentation and of injected faults start theirs from nothing, and
+tests of services, of README and tutorial and of injected faults start theirs from nothing, and
 ``CRDTSYNC_TEST_COLD=1`` makes all tests do so.
 """
 
@@ -89,8 +89,8 @@ class WarmStart:
             listening.listen(64)
             numbers = [theirs.fileno(), listening.fileno()]
             command = [sys.executable, "-P", __file__, *map(str, numbers)]
-            self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=numbers, start_new_session=True
+            self._process = subprocess.Popen(  # with a stdin in which nobody can seek, as it may be in those forked
+                command, env=environment, stdin=subprocess.PIPE, pass_fds=numbers, start_new_session=True
             )
         atexit.register(self._end)
 
@@ -133,7 +133,7 @@ class WarmStart:
 
     def _end(self) -> None:
         self._socket.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 _the_one: WarmStart | None = None
