@@ -35,12 +35,12 @@ def test_names_as_frameworks_have_them_are_shown_on_every_host(pair: Cluster) ->
     assert [item.agent for item in other.log_items("l")] == NAMES
 
 
-@pytest.mark.parametrize("name", [" a", "a ", "a\nb", "a\x1b[31m", "a\u200bb", "a" * 129, "\u2028", "a\tb"])
-def test_what_would_not_show_on_one_line_is_no_name(daemon: Daemon, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot name an agent: use 1 to 128 printable characters"):
-        daemon.client(name)
-    with pytest.raises(InvalidRequest, match="cannot name an agent"):
-        daemon.client("a").session(name).set("k", 1)
+def test_what_would_not_show_on_one_line_is_no_name(daemon: Daemon) -> None:
+    for name in (" a", "a ", "a\nb", "a\x1b[31m", "a\u200bb", "a" * 129, "\u2028", "a\tb"):
+        with pytest.raises(InvalidRequest, match="cannot name an agent: use 1 to 128 printable characters"):
+            daemon.client(name)
+        with pytest.raises(InvalidRequest, match="cannot name an agent"):
+            daemon.client("a").session(name).set("k", 1)
 
 
 def test_the_command_line_takes_and_shows_it(daemon: Daemon, tmp_path: Path) -> None:

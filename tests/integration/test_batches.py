@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
@@ -126,28 +128,24 @@ SPOILERS: dict[str, tuple[type[CrdtSyncError], Any]] = {
 }
 
 
-@pytest.mark.parametrize("why", SPOILERS)
-@pytest.mark.parametrize("place", [0, 3, 6])
-def test_one_refused_operation_refuses_all_and_says_which(daemon: Daemon, why: str, place: int) -> None:
+def fill(batch: Batch, spoil: Callable[[Batch], object], place: int) -> None:
+    for n in range(7):
+        if n == place:
+            spoil(batch)
+        batch.append("l", n) if n % 2 else batch.set(f"k/{n}", n)
+
+
+def test_one_refused_operation_refuses_all_and_says_which(daemon: Daemon) -> None:
     state = daemon.client()
     state.set("there", "first")
     before = daemon.space()["log_changes"]
-    error, spoil = SPOILERS[why]
-
-    def fill(batch: Batch) -> None:
-        for n in range(6):
-            if n == place:
-                spoil(batch)
-            batch.append("l", n) if n % 2 else batch.set(f"k/{n}", n)
-        if place == 6:
-            spoil(batch)
-
-    with pytest.raises(error) as refused, state.batch() as batch:
-        fill(batch)
-    assert isinstance(refused.value, Refused)
-    assert refused.value.index == place
-    assert f"operation {place} of the batch" in str(refused.value)
-    assert state.keys() == ["there"]
+    for (why, (error, spoil)), place in product(SPOILERS.items(), (0, 3, 6)):
+        with pytest.raises(error) as refused, state.batch() as batch:
+            fill(batch, spoil, place)
+        assert isinstance(refused.value, Refused)
+        assert (why, refused.value.index) == (why, place)
+        assert f"operation {place} of the batch" in str(refused.value)
+        assert (why, state.keys()) == (why, ["there"])
     assert daemon.space()["log_changes"] == before
 
 

@@ -183,14 +183,19 @@ def test_output_that_cannot_be_written_is_an_error(crdtsync: Shell) -> None:
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "value", ["null", "-5", "18446744073709551615", '"ä\\u0000"', '{"a": [{"$bytes": "AP8="}]}', '{"$$bytes": "AP8="}']
-)
-def test_values_come_back(crdtsync: Shell, value: str) -> None:
-    crdtsync.ok("set", "a", value)
-    crdtsync.ok("set", "b", "-", stdin=value)
-    assert crdtsync.ok("get", "a") == crdtsync.ok("get", "b")
-    assert json.loads(crdtsync.ok("get", "a")) == json.loads(value)
+def test_values_come_back(crdtsync: Shell) -> None:
+    for value in (
+        "null",
+        "-5",
+        "18446744073709551615",
+        '"ä\\u0000"',
+        '{"a": [{"$bytes": "AP8="}]}',
+        '{"$$bytes": "AP8="}',
+    ):
+        crdtsync.ok("set", "a", value)
+        crdtsync.ok("set", "b", "-", stdin=value)
+        assert crdtsync.ok("get", "a") == crdtsync.ok("get", "b")
+        assert json.loads(crdtsync.ok("get", "a")) == json.loads(value)
 
 
 def test_strings_and_bytes_come_raw(crdtsync: Shell) -> None:
@@ -267,9 +272,9 @@ def test_update_that_is_always_late_gives_up(crdtsync: Shell) -> None:
     assert crdtsync.ok("get", "key") == "2"
 
 
-@pytest.mark.parametrize(
-    "command, status, said",
-    [
+def test_update_by_a_command_that_fails_writes_nothing(crdtsync: Shell) -> None:
+    crdtsync.ok("set", "key", "1")
+    for command, status, said in (
         (["sh", "-c", "exit 7"], 7, "'sh' failed with status 7; nothing was written"),
         (["sh", "-c", "kill -9 $$"], 137, "'sh' was ended by signal 9; nothing was written"),
         (["nonesuch"], 127, "'nonesuch' was not found; nothing was written"),
@@ -277,15 +282,10 @@ def test_update_that_is_always_late_gives_up(crdtsync: Shell) -> None:
         (["echo", "hello"], 4, "what 'echo' printed is not JSON"),
         (["true"], 4, "what 'true' printed is empty, and not JSON; nothing was written"),
         (["echo", "NaN"], 4, "what 'echo' printed cannot be stored (NaN is not JSON"),
-    ],
-)
-def test_update_by_a_command_that_fails_writes_nothing(
-    crdtsync: Shell, command: list[str], status: int, said: str
-) -> None:
-    crdtsync.ok("set", "key", "1")
-    done = crdtsync("update", "key", "--", *command)
-    assert (done.status, done.out) == (status, "")
-    assert said in done.err
+    ):
+        done = crdtsync("update", "key", "--", *command)
+        assert (done.status, done.out) == (status, "")
+        assert said in done.err
     assert crdtsync.ok("get", "key") == "1"
 
 
@@ -317,20 +317,17 @@ def test_edit(crdtsync: Shell) -> None:
     assert list(crdtsync.directory.glob("crdtsync-*")) == []
 
 
-@pytest.mark.parametrize(
-    "script, status, said",
-    [
+def test_an_edit_that_is_given_up_writes_nothing(crdtsync: Shell) -> None:
+    for script, status, said in (
         ("true", 0, "nothing was changed, so nothing was written"),
         ("exit 1", 1, "the editor ended with status 1; nothing was written"),
-    ],
-)
-def test_an_edit_that_is_given_up_writes_nothing(crdtsync: Shell, script: str, status: int, said: str) -> None:
-    token = crdtsync.ok("set", "key", "1")
-    done = crdtsync("edit", "key", **editor(crdtsync.directory, script))
-    assert (done.status, done.out) == (status, "")
-    assert said in done.err
-    assert kept_files(crdtsync.directory) == {}
-    assert crdtsync.ok("set", "key", "1") != token
+    ):
+        token = crdtsync.ok("set", "key", "1")
+        done = crdtsync("edit", "key", **editor(crdtsync.directory, script))
+        assert (done.status, done.out) == (status, "")
+        assert said in done.err
+        assert kept_files(crdtsync.directory) == {}
+        assert crdtsync.ok("set", "key", "1") != token
 
 
 @pytest.mark.parametrize(

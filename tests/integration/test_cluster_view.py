@@ -104,7 +104,7 @@ def test_a_write_on_one_node_is_read_on_another_and_a_killed_daemon_comes_back_w
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("after_s", [0.05, 0.1, 0.2, 0.3, 0.5])
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 0.5])
 def test_an_interrupt_is_quiet_however_early_it_comes(after_s: float, tmp_path: Path):
     # Not with -m: what is interrupted before this program begins is Python itself.
     program = [sys.executable, "-c", "from crdtsyncd.devfleet.__main__ import main; print(flush=True); main()"]

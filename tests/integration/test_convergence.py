@@ -422,8 +422,7 @@ def test_the_status_tells_how_far_a_peer_is_behind(pair: Cluster) -> None:
     wait_until(lambda: (pair[0].peer("host-b") or {})["behind"] == {"default": 0}, what="the peer has caught up")
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_a_peer_whose_connection_broke_is_not_called_connected(cluster: Cluster, attempt: int) -> None:
+def test_a_peer_whose_connection_broke_is_not_called_connected(cluster: Cluster) -> None:
     cluster.isolate(0)
     for other in (1, 2):
         cluster.wait_parted(0, other)

@@ -87,9 +87,8 @@ def test_a_link_beside_a_session_is_not_saved(daemon: Daemon, ann: Home):
     assert result.left_out == {"notes": "is a symbolic link"}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_a_record_that_no_save_makes_is_none(daemon: Daemon, mallory: Mallory):
+    wrong: list[dict[str, Any]] = [
         {"cwd": "/srv/\x1b]0;owned\x07api"},
         {"cwd": "/srv/api\nrm -rf ~"},
         {"cwd": "/srv\0/api"},
@@ -100,15 +99,13 @@ def test_a_link_beside_a_session_is_not_saved(daemon: Daemon, ann: Home):
         {"files": {f"f{number}": [b"", 0, 0] for number in range(1002)}},
         {"files": 3},
         {"needs": "all"},
-    ],
-    ids=str,
-)
-def test_a_record_that_no_save_makes_is_none(daemon: Daemon, mallory: Mallory, fields: dict[str, Any]):
-    mallory.says(**fields)
+    ]
     sessions = Sessions(daemon.client("bob"))
-    assert [saved.id for saved in sessions.ls()] == [CODEX_ID]
-    with pytest.raises(InvalidRequest, match="holds no saved session"):
-        sessions.load(CLAUDE_ID, dry_run=True)
+    for fields in wrong:
+        mallory.says(**fields)
+        assert (fields, [saved.id for saved in sessions.ls()]) == (fields, [CODEX_ID])
+        with pytest.raises(InvalidRequest, match="holds no saved session"):
+            sessions.load(CLAUDE_ID, dry_run=True)
 
 
 def test_sessions_that_need_each_other_come_once(daemon: Daemon, mallory: Mallory, bob: Home, ann: Home):

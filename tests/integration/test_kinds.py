@@ -279,27 +279,24 @@ def test_a_batch_of_all_kinds_is_one_change(daemon: Daemon, client: Client) -> N
     assert dict(client.items()) == {"c": 1, "l": [1], "m": {"b": 2}, "r": 2, "s": ["x"]}
 
 
-@pytest.mark.parametrize(
-    "spoil, error",
-    [
+def begun(batch: Batch) -> Batch:
+    batch.incr("c")
+    batch.add("s", 1)
+    return batch
+
+
+def test_a_refused_batch_does_nothing(client: Client) -> None:
+    client.set("r", 1)
+    spoiling: list[tuple[Callable[[Batch], object], type[Refused]]] = [
         (lambda batch: batch.incr("r"), KindMismatch),
         (lambda batch: batch.merge("m", {}), InvalidRequest),
         (lambda batch: batch.add("s", "x" * 2**20), TooLarge),
         (lambda batch: batch.merge("m", {str(n): n for n in range(999)}), TooLarge),
-    ],
-)
-def test_a_refused_batch_does_nothing(client: Client, spoil: Callable[[Batch], None], error: type[Refused]) -> None:
-    client.set("r", 1)
-
-    def write() -> None:
-        with client.batch() as batch:
-            batch.incr("c")
-            batch.add("s", 1)
-            spoil(batch)
-
-    with pytest.raises(error):
-        write()
-    assert client.keys() == ["r"]
+    ]
+    for spoil, error in spoiling:
+        with pytest.raises(error), client.batch() as batch:
+            spoil(begun(batch))
+        assert client.keys() == ["r"]
 
 
 # -- watches ----------------------------------------------------------------------------------------------------------

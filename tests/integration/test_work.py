@@ -331,15 +331,15 @@ async def no_function() -> None:
     """Is a coroutine function."""
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"priority": "5"}, {"priority": True}, {"attempts": 1.5}, {"attempts": 0}, {"role": 5}, {"after": [5]},
-     {"after": "tasks/1"}],
-    ids=str,
-)  # fmt: skip
-def test_a_task_that_no_worker_could_read_is_refused(daemon: Daemon, options: dict[str, Any]):
-    with pytest.raises(InvalidRequest):
-        daemon.client("ann").put_task("tasks/1", 1, **options)
+def test_a_task_that_no_worker_could_read_is_refused(daemon: Daemon):
+    state = daemon.client("ann")
+    wrong: list[dict[str, Any]] = [
+        {"priority": "5"}, {"priority": True}, {"attempts": 1.5}, {"attempts": 0}, {"role": 5}, {"after": [5]},
+        {"after": "tasks/1"},
+    ]  # fmt: skip
+    for options in wrong:
+        with pytest.raises(InvalidRequest):
+            state.put_task("tasks/1", 1, **options)
 
 
 def test_a_task_has_room_for_the_error_of_its_worker(daemon: Daemon):
@@ -361,13 +361,14 @@ def test_one_key_may_stand_for_a_list_of_them(daemon: Daemon):
     assert one(state, "tasks/2").after == ("tasks/1",)
 
 
-@pytest.mark.parametrize("handler", [None, 5, no_function])
-def test_what_is_no_handler_is_refused_at_once(daemon: Daemon, handler: Any):
+def test_what_is_no_handler_is_refused_at_once(daemon: Daemon):
     state = daemon.client("ann")
-    with pytest.raises(InvalidRequest):
-        state.work("tasks/**", handler)
-    with pytest.raises(InvalidRequest):
-        state.on("tasks/**", handler, role="critic")
+    wrong: tuple[Any, ...] = (None, 5, no_function)
+    for handler in wrong:
+        with pytest.raises(InvalidRequest):
+            state.work("tasks/**", handler)
+        with pytest.raises(InvalidRequest):
+            state.on("tasks/**", handler, role="critic")
 
 
 async def test_the_same_for_asyncio(daemon: Daemon):
