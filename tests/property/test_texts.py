@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from crdtsync.causality import Dot
-from crdtsync.core.text.document import Document
+from crdtsync.core.text.document import STEP_PARTS_MAX, Document
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.family import Member
 from crdtsync.core.text.passing import passed
@@ -118,6 +118,17 @@ HISTORIES = [(*who, apart) for who in (("ab", "a"), ("ab", "ab"), ("abc", "abc")
 @pytest.mark.parametrize("names, compactors, apart", HISTORIES)
 def test_every_acknowledged_mark_is_there_once(names: str, compactors: str, apart: str, seed: int) -> None:
     play(names, compactors, apart, seed)
+
+
+@pytest.mark.parametrize("parts_max", [1, STEP_PARTS_MAX])
+@pytest.mark.parametrize("names, compactors, apart", HISTORIES)
+def test_so_it_is_where_every_change_is_taken_in_by_copies(
+    names: str, compactors: str, apart: str, parts_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtsync.core.text.apply_edits.STEP_PARTS_MAX", 0)
+    monkeypatch.setattr("crdtsync.core.text.document.STEP_PARTS_MAX", parts_max)  # and each piece by piece
+    for seed in range(100, 102):
+        play(names, compactors, apart, seed)
 
 
 @pytest.mark.soak

@@ -94,9 +94,11 @@ class TextKeeper:
         for _ in steps:
             return []
         self._readying = None
-        documents.unready.pop(dot, None)
+        ready = dict.fromkeys([dot, *(other for other, its in documents.unready.items() if its is steps)])
+        for each in ready:
+            documents.unready.pop(each, None)
         self.has_readied = True
-        return self._replica.document_ready(dot, now_ms)
+        return [applied for each in ready for applied in self._replica.document_ready(each, now_ms)]
 
     def _count(self, now_ms: int, is_writable: bool) -> None:
         """Do one step of counting what it takes to load a document; compact one that takes long."""

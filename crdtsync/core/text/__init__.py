@@ -24,6 +24,7 @@ Modules:
 - ``drafted_edits``: the edits of one document in a change in the making
 - ``apply_edits``: what changes do to the texts of a replica: tried, applied or skipped, and written down for the
   disk
+- ``taking_ahead``: where that is done: in the documents at once, or ahead in copies, over several turns
 - ``length_limit``: how long a text may become by a local edit
 - ``digest``: what the texts of a space add up to, hashed little by little
 - ``forgetting``: compaction: a document made anew without what was deleted from it

@@ -23,18 +23,20 @@ from crdtsync.core.storage.interface import (
     DocumentTrim,
     DocumentUpdateRow,
 )
-from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
-from crdtsync.core.text.passing import find_out, missing_from, passed
+from crdtsync.core.text.passing import find_out, found, missing_from, passed
+from crdtsync.core.text.taking_ahead import Ahead, AtOnce
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.limits import CHANGE_OPS_MAX
+from crdtsync.wire.limits import CHANGE_OPS_MAX, EDIT_PARTS
 from crdtsync.wire.tokens import encode_dot
-from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once
+from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once, parts_at_most
+from crdtsync.wire.yjs.lib0 import InvalidUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from crdtsync.core.storage.write_batch import Ledger
     from crdtsync.core.text.document import Document
     from crdtsync.core.text.drafted_edits import DraftedEdits
+    from crdtsync.core.text.taking_ahead import Stage
     from crdtsync.wire.yjs.encoding import Steps
 
 SKIPPED_DOCUMENTS_MAX = 10_000
@@ -56,10 +59,8 @@ PASSED_ON = CHANGE_OPS_MAX + 1
 TAKEN_IN = 2 * PASSED_ON
 """Likewise what a new document has taken in of older ones."""
 
-PASSES_A_TURN = 60
-"""How often edits of others are made in newer documents in a turn; each takes some 0.2 ms. What is more waits."""
-TAKING_IN = 5
-"""So often that counts for which a new document looks for what it lacks of an older one."""
+TAKING_IN_PARTS = 5 * EDIT_PARTS
+"""To so many parts comes to look for what a new document lacks of an older one."""
 
 _TEXT = int(Kind.TEXT)
 
@@ -74,14 +75,32 @@ class _Edit(NamedTuple):
     update: bytes
 
 
+class _Made(NamedTuple):
+    """An edit that was made in a document; ``place``: its own name, or what it has for a name there."""
+
+    document: Dot
+    place: Dot
+    update: bytes
+
+
+class _TakenAhead(NamedTuple):
+    """A change that is taken in on a stage: by edit, what has come of it. ``held``: the markers that its keys had."""
+
+    stage: Ahead
+    held: dict[str, list[Dot]]
+    made: dict[Dot, list[_Made | CrdtSyncError]]
+
+
 class TextEdits:
     """Of one replica. ``torn`` are documents that are to be written anew, as another replica holds them."""
 
     __slots__ = (
+        "_ahead",
+        "_ahead_of",
         "_documents",
         "_ledger",
-        "_passes",
-        "_passes_of",
+        "_parts",
+        "_parts_of",
         "_refused",
         "_replica",
         "_skipped",
@@ -94,8 +113,10 @@ class TextEdits:
         self._replica = replica
         self._documents = replica.documents
         self._ledger = ledger
-        self._passes = 0
-        self._passes_of: Batch | None = None  # the turn in which they were
+        self._parts = 0
+        self._parts_of: Batch | None = None  # the turn in which they were
+        self._ahead: _TakenAhead | None = None
+        self._ahead_of: tuple[Writer, int] | None = None  # which change that is
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
@@ -117,9 +138,9 @@ class TextEdits:
 
         What fails here must never be committed.
         """
-        for document, drafted in edits.items():
-            if drafted.begun is not None:
-                self._documents.begin_with(document, drafted.begun)
+        begun = {document: drafted.begun for document, drafted in edits.items() if drafted.begun is not None}
+        for document, made in begun.items():
+            self._documents.put(document, made.document)
         done: list[Dot] = []
         counts: dict[Dot, int] = {}
         for n, op in enumerate(change.ops):
@@ -129,8 +150,9 @@ class TextEdits:
             document = named or Dot(change.writer, change.seq, n)
             try:
                 number = counts.get(document, 0)
-                judged = edits[document].summary(number, update) if document in edits else None
-                self._documents.apply(document, update, judged=judged)
+                if document not in begun:
+                    judged = edits[document].summary(number, update) if document in edits else None
+                    self._documents.apply(document, update, judged=judged)
             except CrdtSyncError:
                 for dot in done:
                     self._documents.undo(dot)
@@ -149,13 +171,14 @@ class TextEdits:
         return None
 
     def is_to_wait(self, change: Change) -> bool:
-        """Whether a change of another node edits a document that has to be made ready for that first, or begins with so
-        much that it is taken in in steps.
+        """Whether a change of another node edits a document that has to be made ready for that first, or comes to so
+        much that it is taken in over several turns.
 
         :meth:`take_waiting` hands it out when that is done.
         """
         edits = [*_edits(change)]
-        if not edits:
+        place = change.writer, change.seq
+        if not edits or (self._ahead_of == place and self._ahead is not None and self._is_valid(self._ahead)):
             return False
         unready = {
             edit.document
@@ -165,71 +188,84 @@ class TextEdits:
             and not self._documents.is_ready(edit.document)
         }
         if not unready:
-            beginnings = self._beginnings(edits)
-            if not beginnings.keys() <= self._documents.begun.keys():
-                first = min(beginnings)
-                self._documents.prepare(first, self._begin(edits, beginnings))
-                unready.add(first)
-        if not unready:
-            unready.update(self._is_to_be_passed(edits))
+            unready.update(self._is_to_be_prepared(change, edits))
         for document in unready:
-            self._waiting.setdefault(document, {})[change.writer, change.seq] = None
+            self._waiting.setdefault(document, {})[place] = None
         return bool(unready)
 
-    def _beginnings(self, edits: Iterable[_Edit]) -> dict[Dot, list[bytes]]:
-        """The documents that a change makes, and edits so much that it takes a while, each with these edits; also one
-        that is made of a long one.
+    def _is_to_be_prepared(self, change: Change, edits: Sequence[_Edit]) -> Iterator[Dot]:
+        """A document that the change waits for, if it comes to more than may be taken in in this turn, or if it takes a
+        while to find out where its edits stand in newer documents: that is done in the turns that follow.
         """
-        found: dict[Dot, list[bytes]] = {}
-        of_long: set[Dot] = set()
-        for edit in edits:
-            if edit.is_beginning:
-                found.setdefault(edit.document, []).append(edit.update)
-                if edit.op.sub == LINEAGE and self._is_of_long(edit):
-                    of_long.add(edit.document)
-        return {
-            document: updates
-            for document, updates in found.items()
-            if document in of_long or (len(updates) > 1 and sum(map(len, updates)) > AT_ONCE_BYTES_MAX)
-        }
-
-    def _is_of_long(self, edit: _Edit) -> bool:
-        family = self._family(edit.document, edit.dot, edit.op)
-        olders = filter(self._documents.exists, family.before(edit.document) if family is not None else ())
-        return any(len(self._documents.get(older).state()) > AT_ONCE_BYTES_MAX for older in olders)
-
-    def _begin(self, edits: Iterable[_Edit], beginnings: Mapping[Dot, Sequence[bytes]]) -> Steps[None]:
-        """Take in, in steps, what new documents begin with, before it is applied."""
-        begun = yield from self._documents.begin(beginnings)
-        for edit in edits:
-            family = self._family(edit.document, edit.dot, edit.op) if edit.document in begun else None
-            if family is not None:
-                yield from self.find_out_before(family, begun[edit.document])
-        self._documents.begun.update(begun)  # all at once, for they go with the next commit
-
-    def _is_to_be_passed(self, edits: Iterable[_Edit]) -> Iterator[Dot]:
-        """A document of which edits are made in newer ones too, if it takes a while to find out where they stand there:
-        that is done in the turns that follow. Likewise if much was passed on in this turn.
-        """
-        for edit in edits:
-            family = self._family(edit.document, edit.dot, edit.op)
-            if family is not None and self._passed(0) >= PASSES_A_TURN:
-                self._documents.prepare(edit.document, _next_turn())
-                yield edit.document
-                return
+        first = edits[0].document
+        families_of = [self._family(edit, self._replica.entries.held(edit.op.key)) for edit in edits]
+        parts = sum(
+            self._parts_at_once(edit, family, len(edits) == 1) for edit, family in zip(edits, families_of, strict=True)
+        )
+        if parts > STEP_PARTS_MAX:
+            steps = self._take_ahead(change)
+            self._documents.prepare(first, steps)
+            for edit, family in zip(edits, families_of, strict=True):  # no other edit comes in between
+                for document in filter(self._documents.exists, [edit.document] if family is None else family.members):
+                    self._documents.prepare(document, steps)
+            yield first
+            return
+        if self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
+            self._documents.prepare(first, _next_turn())
+            yield first
+            return
+        for edit, family in zip(edits, families_of, strict=True):
             if family is not None and not edit.is_beginning:
                 steps = self.find_out_after(family, edit.document, edit.update)
                 for _ in steps:
                     self._documents.prepare(edit.document, steps)
                     yield edit.document
                     return
+        self._done(parts)
 
-    def _passed(self, times: int) -> int:
-        """Note that so often something was passed on; how often that was in this turn."""
-        if self._passes_of is not self._ledger.batch:
-            self._passes, self._passes_of = 0, self._ledger.batch
-        self._passes += times
-        return self._passes
+    def _parts_at_once(self, edit: _Edit, family: Family | None, is_alone: bool) -> int:
+        """To how many parts an edit comes, with what is made of it in newer documents."""
+        if edit.is_beginning:
+            olders = [*filter(self._documents.exists, family.before(edit.document))] if family is not None else []
+            if any(len(self._documents.get(older).state()) > AT_ONCE_BYTES_MAX for older in olders):
+                return STEP_PARTS_MAX + 1
+            return parts_at_most(edit.update, STEP_PARTS_MAX) + TAKING_IN_PARTS * len(olders)
+        try:
+            parts = self._documents.get(edit.document).parts_at_once(edit.update, is_next=is_alone)
+        except (CrdtSyncError, InvalidUpdate):
+            return parts_at_most(edit.update, STEP_PARTS_MAX)  # it is judged, and skipped
+        newer = 0 if family is None else sum(map(self._documents.exists, family.after(edit.document)))
+        return parts + newer * (EDIT_PARTS + parts)
+
+    def _done(self, parts: int) -> int:
+        """Note that so much is taken in; how much that was in this turn."""
+        if self._parts_of is not self._ledger.batch:
+            self._parts, self._parts_of = 0, self._ledger.batch
+        self._parts += parts
+        return self._parts
+
+    def _take_ahead(self, change: Change) -> Steps[None]:
+        """Take a change in by copies of the documents that it edits; they take their places when it is applied."""
+        stage, held = Ahead(self._documents), dict[str, list[Entry]]()
+        ahead = _TakenAhead(stage, {}, {})
+        for n, op in enumerate(change.ops):
+            here = held.get(op.key)
+            if here is None:
+                here = self._replica.entries.held(op.key)
+                ahead.held[op.key] = [entry.dot for entry in here]
+            held[op.key] = here = [entry for entry in here if entry.dot not in op.removes]
+            edit = _edit(change, n)
+            if edit is not None:
+                ahead.made[edit.dot] = yield from self._made(edit, change, here, stage)
+                here.append(_marker_of(edit))
+        self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
+
+    def _is_valid(self, ahead: _TakenAhead) -> bool:
+        """Whether the change is still made in the same documents, and these are as they were."""
+        held = self._replica.entries.held
+        return ahead.stage.is_valid and all(
+            [entry.dot for entry in held(key)] == dots for key, dots in ahead.held.items()
+        )
 
     def find_out_after(self, family: Family, document: Dot, update: bytes) -> Steps[None]:
         """What it takes to make an edit of a document in the newer ones too."""
@@ -252,11 +288,10 @@ class TextEdits:
 
     def make_ready(self, change: Change) -> None:
         """Make all that a change edits ready for it, however long that takes."""
-        edits = [*_edits(change)]
-        for edit in edits:
+        for edit in _edits(change):
             if not edit.is_beginning:
                 at_once(self._documents.get(edit.document).make_ready())
-        at_once(self._begin(edits, self._beginnings(edits)))
+        at_once(self._take_ahead(change))
 
     def _is_purged(self, key: str, document: Dot) -> bool:
         return self._replica.purges.covers(key, document)
@@ -290,69 +325,90 @@ class TextEdits:
         document = named or dot
         if named is not None and self._is_purged(op.key, named) and not self._documents.exists(named):
             return pack(list(document))  # an edit by somebody who did not know; it goes with the next look at the purge
-        try:
-            if document in self._refused and not self._documents.exists(document):
-                raise TooLarge("its text would take this host too long to load")
-            if not own:  # own edits have been tried before
-                self._documents.apply(document, update)
-        except CrdtSyncError as error:
-            self._tell_skipped(dot, op, change, error)
-        else:
-            row = DocumentUpdateRow(self._replica.id, *document, position, *dot, change.agent, update)
-            self._ledger.batch.document_updates.append(row)
-            self._pass_on(document, update, dot, op, position, change)
+        made = self._made_ahead(dot)
+        if made is None:
+            edit = _Edit(dot, op, document, document[:2] == dot[:2], update)
+            held = self._replica.entries.held(op.key)
+            made = at_once(self._made(edit, change, held, AtOnce(self._documents), is_tried=own))
+        for each in made:
+            if isinstance(each, CrdtSyncError):
+                self._tell_skipped(dot, op, change, each)
+            else:
+                self._write_down(each, position, change.agent)
         return pack(list(document))
+
+    def _made_ahead(self, dot: Dot) -> list[_Made | CrdtSyncError] | None:
+        """What has come of an edit of the change that was taken in ahead; with the first one the copies take the places
+        of the documents.
+        """
+        if self._ahead is None or self._ahead_of != dot[:2]:
+            return None
+        copies = self._ahead.stage.copies
+        while copies:
+            self._documents.put(*copies.popitem())
+        return self._ahead.made.pop(dot, None)
+
+    def _write_down(self, made: _Made, position: int, agent: str) -> None:
+        row = DocumentUpdateRow(self._replica.id, *made.document, position, *made.place, agent, made.update)
+        self._ledger.batch.document_updates.append(row)
 
     # -- documents of one text -----------------------------------------------------------------------------------
 
-    def _pass_on(self, document: Dot, update: bytes, dot: Dot, op: Op, position: int, change: Change) -> None:
-        """Make an edit in all newer documents of the text too; a new one takes in what was edited without it."""
-        family = self._family(document, dot, op)
+    def _made(
+        self, edit: _Edit, change: Change, held: Sequence[Entry], stage: Stage, *, is_tried: bool = False
+    ) -> Steps[list[_Made | CrdtSyncError]]:
+        """Make an edit in its document, and in all newer ones of the text too; a new one takes in what was edited
+        without it. Or why that cannot be. ``held``: the entries of its key. ``is_tried``: it is made in its document.
+        """
+        dot, document, update = edit.dot, edit.document, edit.update
+        try:
+            if document in self._refused and not stage.exists(document):
+                raise TooLarge("its text would take this host too long to load")
+            if not is_tried:
+                yield from stage.apply(document, update)
+        except CrdtSyncError as error:
+            return [error]
+        made: list[_Made | CrdtSyncError] = [_Made(document, dot, update)]
+        family = self._family(edit, held)
         if family is None:
-            return
-        is_begun_here = document[:2] == (change.writer, change.seq)
-        if is_begun_here and any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
-            return
-        for newer in [document] if is_begun_here else family.after(document):
-            if not self._documents.exists(newer):
-                continue
+            return made
+        if edit.is_beginning and any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
+            return made
+        for newer in [document] if edit.is_beginning else filter(stage.exists, family.after(document)):
             try:
-                if is_begun_here:
-                    self._take_in_older(newer, family, dot, position, change.agent)
-                else:
-                    self._passed(1)
-                    member, older = family.members[newer], self._documents.get(document)
-                    passed_on = passed(update, older, self._documents.get(newer), member)
-                    self._documents.apply(newer, passed_on)
-                    place = dot._replace(n=PASSED_ON + dot.n)
-                    row = DocumentUpdateRow(self._replica.id, *newer, position, *place, change.agent, passed_on)
-                    self._ledger.batch.document_updates.append(row)
+                if edit.is_beginning:
+                    yield from self._take_in_older(newer, family, dot, stage, made)
+                    continue
+                member = family.members[newer]
+                attempt = partial(
+                    passed, update, stage.get(document), stage.get(newer), member, may_wait=stage.may_wait
+                )
+                passed_on = yield from found(attempt)
+                yield from stage.apply(newer, passed_on)
+                made.append(_Made(newer, dot._replace(n=PASSED_ON + dot.n), passed_on))
             except CrdtSyncError as error:
-                self._tell_skipped(dot, op, change, error)
+                made.append(error)
+        return made
 
-    def _family(self, document: Dot, dot: Dot, op: Op) -> Family | None:
-        """The documents of the text that an operation edits, with what it says itself; None: there is but one."""
-        held = self._replica.entries.held(op.key)
-        if op.sub != LINEAGE and not any(entry.sub == LINEAGE for entry in held):
+    def _family(self, edit: _Edit, held: Sequence[Entry]) -> Family | None:
+        """The documents of the text that an edit is of, with what it says itself; None: there is but one."""
+        if edit.op.sub != LINEAGE and not any(entry.sub == LINEAGE for entry in held):
             return None
-        value = pack(list(document))
-        marker = Entry(0, dot, op.key, op.sub, int(op.kind), 0, "", value, b"", op.attrs)
-        return family_of([*held, marker], document)
+        return family_of([*held, _marker_of(edit)], edit.document)
 
-    def _take_in_older(self, newer: Dot, family: Family, dot: Dot, position: int, agent: str) -> bool:
-        """What ``newer`` lacks of the older documents of its text; whether there was anything."""
+    def _take_in_older(
+        self, newer: Dot, family: Family, dot: Dot, stage: Stage, made: list[_Made | CrdtSyncError]
+    ) -> Steps[None]:
+        """Add to ``made`` what ``newer`` lacks of the older documents of its text, when it has it."""
         lacked = 0
-        for older in filter(self._documents.exists, family.before(newer)):
-            self._passed(TAKING_IN)
-            member = family.members[newer]
-            update = missing_from(self._documents.get(older), self._documents.get(newer), member)
+        member = family.members[newer]
+        for older in filter(stage.exists, family.before(newer)):
+            attempt = partial(missing_from, stage.get(older), stage.get(newer), member, may_wait=stage.may_wait)
+            update = yield from found(attempt)
             if update is not None:
-                self._documents.apply(newer, update, structs_max=CLOCK_MAX)
+                yield from stage.apply(newer, update, CLOCK_MAX)
                 lacked += 1
-                place = dot._replace(n=TAKEN_IN + lacked)
-                row = DocumentUpdateRow(self._replica.id, *newer, position, *place, agent, update)
-                self._ledger.batch.document_updates.append(row)
-        return lacked > 0
+                made.append(_Made(newer, dot._replace(n=TAKEN_IN + lacked), update))
 
     def unite(self) -> set[str]:
         """A snapshot may have brought edits of older documents, or newer documents that lack edits of older ones here:
@@ -364,11 +420,16 @@ class TextEdits:
         for key in keys:
             for family in families(replica.entries.held(key)):
                 for newer in filter(self._documents.exists, sorted(family.members, key=family.place)[1:]):
+                    made: list[_Made | CrdtSyncError] = []
+                    stage = AtOnce(self._documents)
                     try:
-                        if self._take_in_older(newer, family, Dot(UNKNOWN_WRITER, 0, 0), position, ""):
-                            changed.add(key)
+                        at_once(self._take_in_older(newer, family, Dot(UNKNOWN_WRITER, 0, 0), stage, made))
                     except CrdtSyncError as error:
                         replica.alarms.journal("text_torn", space=replica.name, key=key, reason=error.message)
+                    for each in made:
+                        assert isinstance(each, _Made)
+                        self._write_down(each, position, "")
+                        changed.add(key)
         return changed
 
     # -- what is skipped -----------------------------------------------------------------------------------------
@@ -460,10 +521,20 @@ def _is_edit_of(op: Op, document: Dot) -> bool:
 
 def _edits(change: Change) -> Iterator[_Edit]:
     """The edits of texts in a change."""
-    for n, op in enumerate(change.ops):
-        if op.kind == _TEXT and op.value is not None:
-            with suppress(InvalidEncoding):
-                named, update = check_marker(unpack(op.value))
-                dot = Dot(change.writer, change.seq, n)
-                document = named or dot
-                yield _Edit(dot, op, document, document[:2] == dot[:2], update)
+    return filter(None, (_edit(change, n) for n in range(len(change.ops))))
+
+
+def _edit(change: Change, n: int) -> _Edit | None:
+    op = change.ops[n]
+    if op.kind == _TEXT and op.value is not None:
+        with suppress(InvalidEncoding):
+            named, update = check_marker(unpack(op.value))
+            dot = Dot(change.writer, change.seq, n)
+            document = named or dot
+            return _Edit(dot, op, document, document[:2] == dot[:2], update)
+    return None
+
+
+def _marker_of(edit: _Edit) -> Entry:
+    op = edit.op
+    return Entry(0, edit.dot, op.key, op.sub, int(op.kind), 0, "", pack(list(edit.document)), b"", op.attrs)

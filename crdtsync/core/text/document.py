@@ -6,9 +6,8 @@ Yjs library the replica in memory is never used again: it is rebuilt from disk.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
@@ -20,16 +19,17 @@ from crdtsync.core.text.yjs_library import (
     client_of,
     edited_by,
     is_panic,
+    loaded_in_steps,
     new_doc,
     text_of,
 )
 from crdtsync.differences import Edit
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
-from crdtsync.wire.limits import MOVES_A_SCAN
-from crdtsync.wire.yjs.competition import counted
-from crdtsync.wire.yjs.encoding import Steps, at_once
-from crdtsync.wire.yjs.rewriting import contradiction
+from crdtsync.wire.limits import MOVED_BYTES_A_PART, MOVES_A_SCAN, WORK_PARTS_MAX
+from crdtsync.wire.yjs.competition import Competition, counted
+from crdtsync.wire.yjs.encoding import Steps, at_once, parts_at_most
+from crdtsync.wire.yjs.rewriting import contradiction, in_pieces
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import (
     STRUCTS_MAX,
@@ -70,6 +70,15 @@ CONTESTED_STEPS_MAX = 400_000
 
 STATE_STEPS_MAX = 4_000_000
 """The same, of another host's state of a document, before that is not taken in: at 0.1 µs each."""
+
+LOOKED_AT_A_PART = 300
+"""To look at so many takes as long as to insert a part."""
+
+LIBRARY_PARTS = 16
+"""So many parts the Yjs library inserts in the time in which one is judged, where it need not look far."""
+
+STEP_PARTS_MAX = WORK_PARTS_MAX // 2
+"""To so many parts comes what is taken in of other hosts' edits in one turn: some 20 ms."""
 
 COUNT_ITEMS_FACTOR = 100
 """The items of a document by which these steps may grow until they are counted anew."""
@@ -126,7 +135,7 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_ahead", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
+        "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
         "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large", "items", "memory_bytes",
         "places", "steps", "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
@@ -155,10 +164,10 @@ class Document:
         self._doc: Doc[Text] | None = None
         self._outline: Outline | None = None
         self._uncommitted: list[bytes] = []
-        self._ahead: deque[bytes] = deque()  # what it has taken in already of what is to be applied next
         self._size_bytes = 0
         self._is_measured = False
         self._judged: tuple[bytes, Outline, UpdateSummary | InvalidValue] | None = None
+        self._checked: tuple[bytes, UpdateSummary] | None = None  # an update, on top of what it holds now
         self._is_odd = False  # so that nothing can be made of it that edits are judged by
 
     @property
@@ -187,7 +196,7 @@ class Document:
             outline = self.outline() if before is None else before.outline(self)
             return at_once(_judge_edit(update, outline, structs_max, looked_at_max))
         except InvalidUpdate as error:
-            raise InvalidValue(f"not an acceptable Yjs update: {error}", path="$") from None
+            raise _refused(error) from None
 
     @property
     def is_contested(self) -> bool:
@@ -263,43 +272,98 @@ class Document:
 
         :raises InvalidValue: see :meth:`check`; or the Yjs library could not take it.
         """
-        if self._ahead and self._ahead[0] == update:
-            self._ahead.popleft()
-        else:
-            if self._ahead:
-                self._reload()
-            self._take_in(update, self.check(update, structs_max=structs_max) if judged is None else judged)
-        self._uncommitted.append(update)
-        self.updates_since_state += 1
+        if judged is None and self._checked is not None and self._checked[0] == update:
+            judged = self._checked[1]
+        judged = self.check(update, structs_max=structs_max) if judged is None else judged
+        self._library_takes(update)
+        self._note_taken_in(update, judged)
 
-    def begin(self, updates: Sequence[bytes]) -> Steps[None]:
-        """Take in, in steps, what an empty document is to begin with: to :meth:`apply` it then is no work any more.
+    def twin(self) -> Steps[Document]:
+        """One of its own, made in steps, which takes edits in ahead of this one.
 
-        What cannot be taken in is refused when it is applied.
+        :raises InvalidValue: this one cannot be made ready for edits.
         """
-        with suppress(InvalidUpdate, InvalidValue):
-            for update in updates:
-                judged = yield from _judge_edit(update, self.outline(), EDIT_STRUCTS_MAX, EDIT_LOOKED_AT_MAX)
-                self._take_in(update, judged)
-                self._ahead.append(update)
-                yield
-            if self.is_to_be_counted:
-                yield from self.count()
+        yield from self.make_ready()
+        twin = copy(self)
+        yield from twin._share_nothing()  # noqa: SLF001  # of its own class
+        return twin
+
+    def _share_nothing(self) -> Steps[None]:
+        """With the document of which this is a copy."""
+        try:
+            self._outline, state = self.outline().copy(), self.state()
+        except InvalidUpdate as error:
+            raise _refused(error) from None
+        competition = self._outline.competition
+        yield
+        if competition.steps > STEP_PARTS_MAX * LOOKED_AT_A_PART:
+            self._doc = yield from loaded_in_steps(state, _sizes_a_step(competition)[0])
+        else:
+            self._doc = new_doc()
+            self._doc.apply_update(state)
+        self._uncommitted = [*self._uncommitted]
+        self.places, self.inserted = {**self.places}, {client: [*structs] for client, structs in self.inserted.items()}
+        yield
 
     def named(self, dot: Dot, load: Load) -> Document:
-        """The same, which has :meth:`begun <begin>` without a name."""
+        """The same, which had no name."""
         self.dot, self._load = dot, load
         return self
 
-    def _take_in(self, update: bytes, summary: UpdateSummary) -> None:
-        outline = self.outline()
+    def take_ahead(self, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> Steps[None]:
+        """:meth:`apply` an update in steps; of a document that is no other's yet.
+
+        :raises InvalidValue: as :meth:`apply`.
+        """
+        try:
+            judged = yield from _judge_edit(update, self.outline(), structs_max, EDIT_LOOKED_AT_MAX)
+        except InvalidUpdate as error:
+            raise _refused(error) from None
+        if judged.parts > STEP_PARTS_MAX // 2:
+            yield
+        if judged.parts // LIBRARY_PARTS + self._looked_at_parts(judged) <= STEP_PARTS_MAX:
+            self._library_takes(update)
+        else:
+            for group in (yield from in_pieces(update, self.outline(), *_sizes_a_step(judged.competition))):
+                for piece in group:
+                    self._library_takes(piece)
+                yield
+        self._note_taken_in(update, judged)
+
+    def parts_at_once(self, update: bytes, *, is_next: bool) -> int:
+        """To how many parts it comes at most to take an update in at once. ``is_next``: on top of what it holds now;
+        else it is not known where the Yjs library has to look.
+
+        :raises InvalidValue: as :meth:`check`.
+        """
+        parts, competition = parts_at_most(update, STEP_PARTS_MAX), self.outline().competition
+        if parts > STEP_PARTS_MAX or parts <= min(_sizes_a_step(competition)):
+            return parts
+        if not is_next:
+            return parts * (1 + competition.items // LOOKED_AT_A_PART + competition.longest // MOVED_BYTES_A_PART)
+        summary = self.check(update)
+        self._checked = update, summary
+        return parts + self._looked_at_parts(summary)
+
+    def _looked_at_parts(self, summary: UpdateSummary) -> int:
+        """What the Yjs library looks at and goes through for an update."""
+        looked_at = summary.competition.looked_at - self.outline().competition.looked_at
+        return looked_at // LOOKED_AT_A_PART + self.moved_bytes(summary) // MOVED_BYTES_A_PART
+
+    def _library_takes(self, update: bytes) -> None:
         self._use(lambda doc: doc.apply_update(update), "the Yjs library refuses this update", InvalidValue)
+
+    def _note_taken_in(self, update: bytes, summary: UpdateSummary) -> None:
+        outline = self.outline()
+        self._checked = None
         advance(outline, summary)
         outline.competition.cut_at = []
         self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
         self.work_since_state += summary.parts + len(update) // _PART_TEXT_BYTES
         self._size_bytes += len(update)
         self._is_measured = False
+        self._uncommitted.append(update)
+        self.updates_since_state += 1
 
     def absorb(self, state: bytes, is_new: bool) -> bytes:
         """Take in the whole document of another replica; returns the whole document as it is then, to be stored.
@@ -458,13 +522,10 @@ class Document:
     def committed(self) -> None:
         """What was applied is on disk: a reload will find it there."""
         self._uncommitted.clear()
-        if self._ahead:
-            self._reload()
 
     def _reload(self) -> None:
         """Before it is used again."""
-        self._doc = self._outline = None
-        self._ahead.clear()
+        self._doc = self._outline = self._checked = None
         self.inserted.clear()
 
     def _loaded(self) -> Doc[Text]:
@@ -581,6 +642,19 @@ def _judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max
             path="$",
         )
     return summary
+
+
+def _sizes_a_step(competition: Competition) -> tuple[int, int]:
+    """How many items, and how many ranges to be deleted, come to :data:`STEP_PARTS_MAX` at most for the Yjs library."""
+    scan = competition.longest // MOVED_BYTES_A_PART
+    looks = LIBRARY_PARTS * (competition.items // LOOKED_AT_A_PART + scan)
+    items = STEP_PARTS_MAX * LIBRARY_PARTS // (1 + looks)
+    ranges = (STEP_PARTS_MAX - scan) * MOVES_A_SCAN // (MOVES_A_SCAN + scan)
+    return max(1, items), max(1, ranges)
+
+
+def _refused(error: InvalidUpdate) -> InvalidValue:
+    return InvalidValue(f"not an acceptable Yjs update: {error}", path="$")
 
 
 def _judge_state(state: bytes, outline: Outline) -> Steps[UpdateSummary]:

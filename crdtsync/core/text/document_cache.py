@@ -65,7 +65,8 @@ class Documents:
 
     __slots__ = (
         "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "begun", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unready", "wake",
+        "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unchanged", "unready",
+        "wake",
     )  # fmt: skip
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
@@ -82,7 +83,7 @@ class Documents:
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
         self.unready: dict[Dot, Steps[None]] = {}  # of which edits wait until they are made ready, by these steps
-        self.begun: dict[Dot, Document] = {}  # what is applied next has been taken in by these already
+        self.unchanged: set[Dot] = set()  # of those that a change was last taken in ahead of
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
         # edits that unite documents of these states, or why there is none
@@ -156,14 +157,6 @@ class Documents:
         self.wake()
         return NotReady(dot)
 
-    def begin(self, beginnings: Mapping[Dot, Sequence[bytes]]) -> Steps[dict[Dot, Document]]:
-        """New documents that have taken in these updates, in steps."""
-        begun: dict[Dot, Document] = {}
-        for dot, updates in beginnings.items():
-            begun[dot] = Document(dot, self._load)
-            yield from begun[dot].begin(updates)
-        return begun
-
     def made_anew(self, dot: Dot) -> Forgotten:
         """What a compaction makes of a document.
 
@@ -217,9 +210,11 @@ class Documents:
         yield
         return (yield from self.get(winner).edited_slowly(changes))
 
-    def begin_with(self, dot: Dot, made: Forgotten) -> None:
-        """A new document is made of another one, by the updates that are applied next."""
-        self.begun[dot] = made.document.named(dot, self._load)
+    def put(self, dot: Dot, document: Document) -> None:
+        """Have this one in the place of a document, of which it is a twin that was edited, or as a new one."""
+        self.get(dot)
+        self._open[dot] = document.named(dot, self._load)
+        self._note_edit(document)
 
     def is_dirty(self, dot: Dot) -> bool:
         """Whether it has edits that are not yet on disk."""
@@ -230,9 +225,11 @@ class Documents:
     ) -> None:
         """Take in an edit; see :meth:`Document.apply`."""
         document = self.get(dot)
-        if dot in self.begun:
-            document = self._open[dot] = self.begun.pop(dot)
         document.apply(update, structs_max, judged)
+        self._note_edit(document)
+
+    def _note_edit(self, document: Document) -> None:
+        dot = document.dot
         self.joins.pop(dot, None)
         self._changed(dot)
         self._note_edited(dot)
@@ -254,6 +251,7 @@ class Documents:
 
     def _changed(self, dot: Dot) -> None:
         self._dirty[dot] = None
+        self.unchanged.discard(dot)
         if self.hashes:
             self.hashes.pop(pack(list(dot)), None)
 
@@ -280,7 +278,6 @@ class Documents:
         for dot in self._dirty:
             self._open[dot].committed()
         self._dirty.clear()
-        self.begun.clear()
         self._make_room(OPEN_DOCUMENTS_MAX)  # none could go before it was on disk
 
     # -- unloading -----------------------------------------------------------------------------------------

@@ -67,7 +67,11 @@ def forget(state: bytes, structs_max: int, chars_max: int) -> Steps[Forgotten]:
         updates.append(written_update(chunk))
         yield
     document = Document(_NAMELESS, lambda _: (None, []))
-    yield from document.begin(updates)
+    for update in updates:
+        yield from document.take_ahead(update)
+        yield
+    if document.is_to_be_counted:
+        yield from document.count()
     if document.read() != (yield from text_in(state)):
         raise InvalidValue("the characters of this text stand in another order each time it is read", path="$")
     return Forgotten(updates, cut, document, len(state))

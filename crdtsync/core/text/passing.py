@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
 from crdtsync.core.text.places import Beginning, Places
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from crdtsync.core.text.family import Member
     from crdtsync.wire.yjs.encoding import Id, Steps, Struct
     from crdtsync.wire.yjs.rewriting import Inserted
+
+
+T = TypeVar("T")
 
 
 class Unplaced(Exception):  # not an error: what needs it waits
@@ -142,16 +145,19 @@ def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
     return structs[index] if index >= 0 and clock < structs[index].end else None
 
 
-def find_out(attempt: Callable[[], object]) -> Steps[None]:
-    """Find out, in steps, what an attempt to pass an edit on needs. What refuses it refuses it again."""
+def found(attempt: Callable[[], T]) -> Steps[T]:
+    """What comes of an attempt to pass an edit on, when what that needs has been found out, in steps."""
     while True:
         try:
-            with suppress(CrdtSyncError, InvalidUpdate, IndexError):
-                attempt()
+            return attempt()
         except Unplaced as unplaced:
             yield from unplaced.steps
-        else:
-            return
+
+
+def find_out(attempt: Callable[[], object]) -> Steps[None]:
+    """Find out, in steps, what an attempt to pass an edit on needs. What refuses it refuses it again."""
+    with suppress(CrdtSyncError, InvalidUpdate, IndexError):
+        yield from found(attempt)
 
 
 def missing_from(older: Document, newer: Document, member: Member, *, may_wait: bool = False) -> bytes | None:

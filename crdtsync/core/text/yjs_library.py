@@ -75,14 +75,20 @@ def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
     return b"".join(updates) or NO_CHANGE  # one transaction makes at most one update
 
 
-def text_in(state: bytes) -> Steps[str]:
-    """The text of a whole document."""
+def loaded_in_steps(state: bytes, structs_max: int) -> Steps[Doc[Text]]:
+    """A document of which this is the whole, of which the library takes in so many structs at a time."""
     doc = new_doc()
     with doc.transaction():  # at the end of one, the library joins what fits together, which takes long
-        for piece in (yield from in_pieces(state, STEP_STRUCTS)):
-            doc.apply_update(piece)
+        for group in (yield from in_pieces(state, {}, structs_max)):
+            for piece in group:
+                doc.apply_update(piece)
             yield
-        return str(text_of(doc))
+    return doc
+
+
+def text_in(state: bytes) -> Steps[str]:
+    """The text of a whole document."""
+    return str(text_of((yield from loaded_in_steps(state, STEP_STRUCTS))))
 
 
 def client_of(*parts: bytes) -> int:

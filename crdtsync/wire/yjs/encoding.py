@@ -20,7 +20,16 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from crdtsync.wire.yjs.lib0 import read_blob, read_count, read_text, read_uint, refuse, skip_any, skip_json
+from crdtsync.wire.yjs.lib0 import (
+    InvalidUpdate,
+    read_blob,
+    read_count,
+    read_text,
+    read_uint,
+    refuse,
+    skip_any,
+    skip_json,
+)
 
 STRUCTS_MAX: Final = 262_144  # an item of 4 bytes on the wire takes some 200 in memory
 CLOCK_MAX: Final = 2**31 - 1  # exclusive end; yrs computes offsets in i32
@@ -28,6 +37,10 @@ CLIENT_MAX: Final = 2**53 - 1  # yrs cuts larger ones to 53 bits: another client
 ROOT_NAME_BYTES_MAX: Final = 1024
 
 STEP_STRUCTS: Final = 1000  # some 10 ms, for what must not keep others waiting
+
+SHORT_BYTES_MAX: Final = 256
+BYTES_A_PART: Final = 4  # of an update: a struct takes 5 at least, a range 2
+TEXT_BYTES_A_PART: Final = 5000  # to insert so many takes as long as a part
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -85,6 +98,21 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
                 yield
         done += count
     return sections, at
+
+
+def parts_at_most(update: bytes, parts_max: int) -> int:
+    """To how many parts it comes to take an update in, as if the Yjs library had not to look far: one for each struct
+    and for each two ranges; if these are more than ``parts_max``, no more is read.
+    """
+    if len(update) <= SHORT_BYTES_MAX:
+        return len(update) // BYTES_A_PART
+    try:
+        sections, at = read_sections(update, parts_max)
+        deletes, _ = at_once(read_deletes(update, at, lambda *_: None, 2 * parts_max))
+    except (InvalidUpdate, IndexError):
+        return parts_max + 1
+    ranges = sum(map(len, deletes.values()))
+    return sum(map(len, sections.values())) + ranges // 2 + len(update) // TEXT_BYTES_A_PART
 
 
 def causally(sections: Mapping[int, list[Struct]], known: Mapping[int, int]) -> Iterator[tuple[int, Struct]]:

@@ -67,28 +67,49 @@ def written_update(parts: Iterable[Part], deletes: bytes = b"\0") -> bytes:
     return b"".join((*data, deletes))
 
 
-def in_pieces(state: bytes, structs_max: int) -> Steps[list[bytes]]:
-    """The updates of at most so many structs that make a document one after the other as ``state`` does at once."""
-    sections, deletes_at = yield from read_sections_slowly(state, CLOCK_MAX)
-    pieces: list[bytes] = []
-    of = 0
+def in_pieces(
+    update: bytes, known: Mapping[int, int], structs_max: int, ranges_max: int = CLOCK_MAX
+) -> Steps[list[list[bytes]]]:
+    """The updates that, one after the other, do to a document which holds ``known`` what this one does at once; those
+    that stand together have at most so many structs, or ranges that they delete.
+    """
+    sections, deletes_at = yield from read_sections_slowly(update, CLOCK_MAX)
+    groups: list[list[bytes]] = []
+    of = done = 0
     run: list[Struct] = []
-    for number, (client, struct) in enumerate(causally(sections, {}), 1):
-        if run and (client != of or len(run) == structs_max):
-            pieces.append(_piece(state, of, run))
+    for number, (client, struct) in enumerate(causally(sections, known)):
+        if run and (client != of or len(run) + done == structs_max):
+            done = 0 if done + len(run) == structs_max else done + len(run)
+            groups[-1].append(_piece(update, of, run))
             run = []
+        if not run and not done:
+            groups.append([])
         of = client
         run.append(struct)
-        if number % STEP_STRUCTS == 0:
+        if number % STEP_STRUCTS == STEP_STRUCTS - 1:
             yield
     if run:
-        pieces.append(_piece(state, of, run))
-    return [*pieces, b"\0" + state[deletes_at:]]
+        groups[-1].append(_piece(update, of, run))
+    deletes, _ = yield from read_deletes(update, deletes_at, lambda *_: None)
+    ranges = [(client, *each) for client, members in deletes.items() for each in members]
+    groups += [[_deletion(ranges[at : at + ranges_max])] for at in range(0, len(ranges), ranges_max)]
+    return groups
 
 
-def _piece(state: bytes, client: int, run: list[Struct]) -> bytes:
+def _piece(update: bytes, client: int, run: list[Struct]) -> bytes:
     head = b"".join(map(written_uint, (1, len(run), client, run[0].clock)))
-    return head + state[run[0].at : run[-1].stop] + b"\0"
+    return head + update[run[0].at : run[-1].stop] + b"\0"
+
+
+def _deletion(ranges: list[tuple[int, int, int]]) -> bytes:
+    """An update that deletes these: a client, the first clock, the one after the last."""
+    by_client: dict[int, list[bytes]] = {}
+    for client, clock, end in ranges:
+        by_client.setdefault(client, []).append(written_uint(clock) + written_uint(end - clock))
+    data = [b"\0", written_uint(len(by_client))]
+    for client, members in by_client.items():
+        data += [written_uint(client), written_uint(len(members)), *members]
+    return b"".join(data)
 
 
 def forwarded(

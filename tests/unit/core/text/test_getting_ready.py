@@ -10,18 +10,21 @@ from pycrdt import Doc, Text
 from crdtsync.core.interface import Ready
 from crdtsync.core.text import apply_edits
 from crdtsync.core.text import document as module
+from crdtsync.core.text.join import text_op
 from crdtsync.core.text.marker import named_document
-from crdtsync.core.text.yjs_library import edited_by
+from crdtsync.core.text.yjs_library import ROOT, edited_by
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
-from crdtsync.wire.yjs.encoding import STEP_STRUCTS
-from crdtsync.wire.yjs.lib0 import written_uint
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING
+from crdtsync.wire.yjs.lib0 import written_text, written_uint
+from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
+from tests.fleet.renegade import Renegade
 
 ITEMS = 4 * STEP_STRUCTS
 
@@ -194,7 +197,6 @@ def test_a_long_text_is_compacted_while_others_are_served(node: Host) -> None:
     assert agent.result(request)["bytes_after"] < agent.result(request)["bytes_before"]
     assert texts_of(node) == ["a" * (ITEMS // 2) + " 0"]
     assert not node.replica.documents.made
-    assert not node.replica.documents.begun
 
 
 def test_two_who_want_a_text_compacted_both_have_their_answer(node: Host) -> None:
@@ -251,7 +253,6 @@ def test_each_host_takes_a_compacted_text_in_over_several_turns(pair: Fleet, mon
     assert turns >= ITEMS // STEP_STRUCTS
     pair.sync()
     assert texts_of(b) == texts_of(a) == ["a" * (ITEMS // 2) + " 0 1 2"]
-    assert b.replica.documents.begun == {}
     assert b.alarms == set()
 
 
@@ -346,14 +347,12 @@ def test_such_an_edit_that_comes_amid_the_compaction_is_taken_in(pair: Fleet) ->
     assert a.alarms == b.alarms == set()
 
 
-def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
-    apart: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = apart["a"], apart["b"]
-    wire = apart.link("a", "b")
-    here, there = Editor(a), Editor(b)
+def compacted_often(fleet: Fleet) -> tuple[Editor, Editor]:
+    """Two hosts cut off from each other after they have read a text, which is compacted on the first one."""
+    wire = fleet.link("a", "b")
+    here, there = Editor(fleet["a"]), Editor(fleet["b"])
     here.append("begin end")
-    apart.sync()
+    fleet.sync()
     there.read()
     wire.close()
     for _ in range(10):
@@ -361,6 +360,14 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
         here.edit(5, 5, " gone")
         here.edit(5, 10, "")
         here.compact()
+    return here, there
+
+
+def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
+    apart: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = apart["a"], apart["b"]
+    _, there = compacted_often(apart)
     for number in range(60):
         there.edit(5, 5, f" late{number}")
     passed: list[int] = []
@@ -379,6 +386,82 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
     (text,) = texts_of(a)
     assert [text] == texts_of(b)
     assert sorted(text.split()) == sorted(["begin", "end", *(f"late{number}" for number in range(60))])
+
+
+@pytest.mark.parametrize("is_compacted_meanwhile", [False, True])
+def test_a_batch_from_before_many_compactions_comes_whole(apart: Fleet, is_compacted_meanwhile: bool) -> None:
+    a, b = apart["a"], apart["b"]
+    here, there = compacted_often(apart)
+    updates = edits_of(b.agent(), 60)
+    there.session.do("batch", ops=[["text_apply", {"key": "t", "update": update}] for update in updates])
+    here.read()
+    here.edit(5, 5, " gone")
+    here.edit(5, 10, "")
+    wire = apart.link("a", "b")
+    turns = 0
+    while texts_of(a) == ["begin end"]:
+        wire.deliver(a)
+        wire.deliver(b)
+        a.turn()
+        b.turn()
+        turns += 1
+        if is_compacted_meanwhile and len(a.replica.gate):
+            is_compacted_meanwhile = False
+            here.compact()
+    assert turns > 10
+    words = " ".join(map(str, range(60)))
+    assert texts_of(a)[0].endswith(f" end {words}")
+    apart.run(2.0)
+    assert texts_of(a) == texts_of(b)
+    assert a.alarms == b.alarms == set()
+
+
+# -- changes that come to much -----------------------------------------------------------------------------------------
+
+
+PASTED = 40_000
+DELETED = 5000
+
+
+def pasted(agent: Agent) -> Any:
+    text = written_item(STRING, None, None, ROOT, written_text("a" * PASTED))
+    return agent.do("text_apply", key="t", update=written_update([Part(5, 0, text)]))["document"]
+
+
+def insertions() -> bytes:
+    """As many as an edit of another host may have, all over a pasted text."""
+    return update_of([Item((6, n), (5, 9 * n), (5, 9 * n + 1)) for n in range(module.EDIT_STRUCTS_MAX)])
+
+
+def deletions() -> bytes:
+    ranges = b"".join(written_uint(5 * n) + b"\1" for n in range(DELETED))
+    return b"\0\1\5" + written_uint(DELETED) + ranges
+
+
+@pytest.mark.parametrize(
+    "update, length",
+    [(insertions(), PASTED + module.EDIT_STRUCTS_MAX), (deletions(), PASTED - DELETED)],
+)
+def test_a_large_edit_of_a_member_is_taken_in_over_several_turns(node: Host, update: bytes, length: int) -> None:
+    agent = node.agent()
+    document = decode_dot(pasted(agent))
+    member = Renegade(node)
+    member.write("default", text_op("t", None, document, update, member.held("t", "default")))
+    (late,) = edits_of(agent, 1)
+    request = agent.write("text_apply", key="t", update=late)
+    turns = 0
+    while texts_of(node) == ["a" * PASTED]:
+        node.turn()
+        turns += 1
+    assert turns > 1
+    turns_until(node, request, agent)
+    agent.result(request)
+    (text,) = texts_of(node)
+    assert len(text) == length + len(" 0")
+    assert text.endswith("a 0")
+    node.restart()
+    assert texts_of(node) == [text]
+    assert node.alarms == set()
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------

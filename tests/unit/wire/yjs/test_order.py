@@ -9,7 +9,7 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.wire.yjs import order
-from crdtsync.wire.yjs.encoding import STEP_STRUCTS, at_once
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, at_once, read_sections
 from crdtsync.wire.yjs.rewriting import WholeText, in_pieces, units
 from fuzz.yjs_steps import ROOT, Item, forged, in_some_order, update_of
 
@@ -55,7 +55,19 @@ def test_items_that_claim_any_neighbours_stand_as_the_library_puts_them(first: i
 def test_a_document_in_pieces_is_the_same(first: int) -> None:
     for seed in range(first, first + 50):
         state = forged_state(seed)
-        assert loaded(*at_once(in_pieces(state, 3))) == loaded(state), seed
+        groups = at_once(in_pieces(state, {}, 3, 1))
+        assert loaded(*(piece for group in groups for piece in group)) == loaded(state), seed
+
+
+def test_a_piece_has_no_more_than_was_asked_for() -> None:
+    late = update_of([Item((client, 0), (1, 9 - client), None) for client in (4, 3, 2)])
+    typed = update_of([Item((1, clock), (1, clock - 1) if clock else None, None) for clock in range(10)])
+    deletion = b"\0\1\1\3\0\1\2\1\4\1"
+    update = late[:-1] + deletion[1:]
+    groups = at_once(in_pieces(update, {1: 10}, 2, 2))
+    sizes = [[sum(map(len, read_sections(piece)[0].values())) for piece in group] for group in groups]
+    assert sizes == [[1, 1], [1], [0], [0]]
+    assert loaded(typed, *(piece for group in groups for piece in group)) == loaded(typed, update)
 
 
 def test_others_are_put_into_items_that_came_as_one() -> None:
