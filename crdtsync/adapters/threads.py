@@ -21,6 +21,26 @@ async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
         raise
 
 
+def writing(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The coroutine that calls a function in a thread, as :func:`settled` does."""
+
+    @wraps(function)
+    async def call(*arguments: P.args, **options: P.kwargs) -> T:
+        return await settled(function, *arguments, **options)
+
+    return call
+
+
+def reading(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The coroutine that calls a function in a thread. Whoever is cancelled meanwhile waits for nothing."""
+
+    @wraps(function)
+    async def call(*arguments: P.args, **options: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *arguments, **options)
+
+    return call
+
+
 def in_thread(
     method: Callable[P, T], run: Callable[..., Coroutine[Any, Any, Any]] = settled
 ) -> Callable[P, Coroutine[Any, Any, T]]:

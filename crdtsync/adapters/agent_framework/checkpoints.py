@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from crdtsync.adapters.agent_framework.decoding import decoded
 from crdtsync.adapters.agent_framework.pickled import redacted_checkpoint
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.redaction import Rule
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
@@ -53,40 +52,12 @@ class CrdtCheckpointStorage(Attached):
         super().__init__(client, prefix=prefix, w=w, redact=redact)
         self._allowed = frozenset(allowed_checkpoint_types)
 
-    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+    @writing
+    def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint; its id.
 
         :raises WorkflowCheckpointException: it holds what could not be read back.
         """
-        return await settled(self._save, checkpoint)
-
-    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """The checkpoint with an id.
-
-        :raises WorkflowCheckpointException: there is none, or it cannot be read.
-        """
-        return await to_thread(self._load, self._key(checkpoint_id))
-
-    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """All checkpoints of a workflow that can be read, oldest first."""
-        return (await to_thread(lambda: [*self._newest_first(workflow_name)]))[::-1]
-
-    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
-        """Their ids."""
-        return [each.checkpoint_id for each in await self.list_checkpoints(workflow_name=workflow_name)]
-
-    async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
-        """The newest checkpoint of a workflow that can be read; None if there is none."""
-        return await to_thread(lambda: next(self._newest_first(workflow_name), None))
-
-    async def delete(self, checkpoint_id: str) -> bool:
-        """Remove a checkpoint; whether there was one."""
-        return await settled(self._delete, self._key(checkpoint_id))
-
-    def _key(self, checkpoint_id: str) -> str:
-        return self._keys.key(CHECKPOINTS, checkpoint_id)
-
-    def _save(self, checkpoint: WorkflowCheckpoint) -> str:
         try:
             encoded = redacted_checkpoint(self._redact, encode_checkpoint_value(checkpoint.to_dict()))
             decoded(encoded, self._allowed)
@@ -100,6 +71,38 @@ class CrdtCheckpointStorage(Attached):
             self._key(checkpoint.checkpoint_id), data, media_type="application/json", meta=meta, w=self._w
         )
         return str(checkpoint.checkpoint_id)
+
+    @reading
+    def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        """The checkpoint with an id.
+
+        :raises WorkflowCheckpointException: there is none, or it cannot be read.
+        """
+        return self._load(self._key(checkpoint_id))
+
+    @reading
+    def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+        """All checkpoints of a workflow that can be read, oldest first."""
+        return [*self._newest_first(workflow_name)][::-1]
+
+    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+        """Their ids."""
+        return [each.checkpoint_id for each in await self.list_checkpoints(workflow_name=workflow_name)]
+
+    @reading
+    def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
+        """The newest checkpoint of a workflow that can be read; None if there is none."""
+        return next(self._newest_first(workflow_name), None)
+
+    @writing
+    def delete(self, checkpoint_id: str) -> bool:
+        """Remove a checkpoint; whether there was one."""
+        is_there = self._client.entry(self._key(checkpoint_id)) is not None
+        self._client.delete(self._key(checkpoint_id), w=self._w)
+        return is_there
+
+    def _key(self, checkpoint_id: str) -> str:
+        return self._keys.key(CHECKPOINTS, checkpoint_id)
 
     def _load(self, key: str) -> WorkflowCheckpoint:
         try:
@@ -123,11 +126,6 @@ class CrdtCheckpointStorage(Attached):
                 yield self._load(entry.key)
             except Exception as error:  # noqa: BLE001  # whatever decoding it meets
                 log.warning("a checkpoint cannot be read, the one before it counts: %s", error)
-
-    def _delete(self, key: str) -> bool:
-        is_there = self._client.entry(key) is not None
-        self._client.delete(key, w=self._w)
-        return is_there
 
 
 def _time(meta: Any) -> float:

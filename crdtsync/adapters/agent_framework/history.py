@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from asyncio import to_thread
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from agent_framework._sessions import filter_new_messages
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -44,16 +43,18 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         HistoryProvider.__init__(self, source_id, **options)
         self.skip_excluded = skip_excluded
 
-    async def get_messages(
+    @reading
+    def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """The messages of a session, oldest first; without those that a compaction has excluded, if it was asked so."""
-        messages = await to_thread(self._read, session_id)
+        messages = self._read(session_id)
         if self.skip_excluded:
             return [message for message in messages if not message.additional_properties.get("_excluded", False)]
         return messages
 
-    async def save_messages(
+    @writing
+    def save_messages(
         self,
         session_id: str | None,
         messages: Sequence[Message],
@@ -62,8 +63,9 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """Add those messages that are new, all or none where they fit into one change."""
-        if messages:
-            await settled(self._add, session_id, messages)
+        said = [self._redacted(json.loads(json.dumps(message.to_dict()))) for message in messages]
+        new = filter_new_messages(self._read(session_id), [*map(Message.from_dict, said)]) if said else []
+        self._write_all("append", [(self._key(session_id), message) for message in said[len(said) - len(new) :]])
 
     def _key(self, session_id: str | None) -> str:
         return self._keys.key("messages", session_id or "")
@@ -71,8 +73,3 @@ class CrdtHistoryProvider(Attached, HistoryProvider):
     def _read(self, session_id: str | None) -> list[Message]:
         key = self._key(session_id)
         return [message for _, message in readable(key, self._client.log(key), Message.from_dict)]
-
-    def _add(self, session_id: str | None, messages: Sequence[Message]) -> None:
-        said = [self._redacted(json.loads(json.dumps(message.to_dict()))) for message in messages]
-        new = filter_new_messages(self._read(session_id), [*map(Message.from_dict, said)])
-        self._write_all("append", [(self._key(session_id), message) for message in said[len(said) - len(new) :]])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from asyncio import to_thread
 from typing import TYPE_CHECKING, Any
 
 from google.adk.artifacts import artifact_util
@@ -21,7 +20,7 @@ from google.genai import types
 
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import readable
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 from crdtsync.errors import KindMismatch, VersionMismatch
 
 if TYPE_CHECKING:
@@ -55,7 +54,8 @@ class CrdtArtifactService(Attached, BaseArtifactService):
             return self._keys.below("user-artifact", app, user, file.removeprefix(OF_USER))
         return self._keys.below("artifact", app, user, session, file)
 
-    async def save_artifact(
+    @writing
+    def save_artifact(
         self,
         *,
         app_name: str,
@@ -77,13 +77,10 @@ class CrdtArtifactService(Attached, BaseArtifactService):
             message = "Not supported artifact type."
             raise InputValidationError(message)
         place = self._place(app_name, user_id, filename, session_id)
-        return await settled(self._save, place, part, custom_metadata or {})
-
-    def _save(self, place: str, part: types.Part, custom: dict[str, Any]) -> int:
         data = (part.inline_data.data or b"") if part.inline_data else self._redacted(part.text or "").encode()
         without = {"inline_data": {"data"}, "text": True}
         known = json.loads(part.model_dump_json(exclude_none=True, exclude=without))
-        meta = self._redacted({"part": known, "custom": custom})
+        meta = self._redacted({"part": known, "custom": custom_metadata or {}})
         while True:
             version = max(self._versions(place), default=-1) + 1
             try:
@@ -95,7 +92,8 @@ class CrdtArtifactService(Attached, BaseArtifactService):
                 continue  # somebody else on this host has saved one meanwhile
             return version
 
-    async def load_artifact(
+    @reading
+    def load_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> types.Part | None:
         """A version, or the newest one that can be read; None if there is none. References to other artifacts are
@@ -106,7 +104,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         scope: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
         file, of = filename, session_id
         for depth in range(REFERENCES_MAX, -1, -1):
-            part: types.Part | None = await to_thread(self._load, self._place(app_name, user_id, file, of), version)
+            part = self._load(self._place(app_name, user_id, file, of), version)
             if part is None or not artifact_util.is_artifact_ref(part):
                 return part
             named = artifact_util.resolve_artifact_reference(
@@ -154,40 +152,37 @@ class CrdtArtifactService(Attached, BaseArtifactService):
             part.text = data.decode()
         return part
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
+    @reading
+    def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """The names of the artifacts of the user, and of the session if one is given, sorted."""
-        return await to_thread(self._names, app_name, user_id, session_id)
-
-    def _names(self, app: str, user: str, session: str | None) -> list[str]:
-        below = self._keys.below("user-artifact", app, user)
+        below = self._keys.below("user-artifact", app_name, user_id)
         names = [OF_USER + self._keys.names(each)[2] for each in self._client.keys(below, delimiter="/").prefixes]
-        if session is not None:
-            below = self._keys.below("artifact", app, user, session)
+        if session_id is not None:
+            below = self._keys.below("artifact", app_name, user_id, session_id)
             names += [self._keys.names(each)[3] for each in self._client.keys(below, delimiter="/").prefixes]
         return sorted(names)
 
-    async def delete_artifact(
-        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
-    ) -> None:
+    @writing
+    def delete_artifact(self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None) -> None:
         """Delete all versions that this host has."""
-        await settled(self._client.delete_prefix, self._place(app_name, user_id, filename, session_id), w=self._w)
+        self._client.delete_prefix(self._place(app_name, user_id, filename, session_id), w=self._w)
 
-    async def list_versions(
-        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
-    ) -> list[int]:
+    @reading
+    def list_versions(self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None) -> list[int]:
         """The numbers of all versions."""
-        return await to_thread(self._versions, self._place(app_name, user_id, filename, session_id))
+        return self._versions(self._place(app_name, user_id, filename, session_id))
 
     def _versions(self, place: str) -> list[int]:
         return [number for key in self._client.keys(place) if (number := _number(key)) is not None]
 
-    async def list_artifact_versions(
+    @reading
+    def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
         """What is known of all versions."""
         place = self._place(app_name, user_id, filename, session_id)
         owner = None if filename.startswith(OF_USER) else session_id
-        entries = await to_thread(self._client.entries, place, values=False)
+        entries = self._client.entries(place, values=False)
         stored = [each for each in entries if _number(each.key) is not None]
         found = readable(place, stored, lambda entry: _version(entry, app_name, user_id, filename, owner))
         return [version for _, version in found]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from asyncio import to_thread
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from google.adk.events.event import Event
@@ -22,7 +20,7 @@ from google.adk.sessions.session import Session
 from crdtsync.adapters.attached import Attached, check_each, in_changes
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 from crdtsync.client import Client, Entry
 from crdtsync.context import Search
 
@@ -72,7 +70,8 @@ class CrdtMemoryService(Attached, BaseMemoryService):
         ]  # fmt: skip
         await self.add_memory(app_name=app_name, user_id=user_id, memories=memories)
 
-    async def add_memory(
+    @writing
+    def add_memory(
         self,
         *,
         app_name: str,
@@ -81,11 +80,9 @@ class CrdtMemoryService(Attached, BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Remember what is said here, under ids of its own where it has none."""
-        await settled(self._add, app_name, user_id, memories)
-
-    def _add(self, app: str, user: str, memories: Sequence[MemoryEntry]) -> None:
-        held = set(self._client.keys(self._keys.below("memory", app, user)))
-        forgotten = set(self._client.members(self._keys.key("forgotten", app, user)))
+        place = app_name, user_id
+        held = set(self._client.keys(self._keys.below("memory", *place)))
+        forgotten = set(self._client.members(self._keys.key("forgotten", *place)))
 
         def write(part: Sequence[tuple[str, MemoryEntry]]) -> None:
             with self._client.batch(w=self._w) as batch:
@@ -95,17 +92,15 @@ class CrdtMemoryService(Attached, BaseMemoryService):
                     batch.set(key, self._redacted(said), seen=None, meta=self._redacted(meta))
 
         named = [(memory.id or str(uuid4()), memory) for memory in memories]
-        keys = [(self._keys.key("memory", app, user, name), memory) for name, memory in named if name not in forgotten]
+        keys = [(self._keys.key("memory", *place, name), memory) for name, memory in named if name not in forgotten]
         new = [(key, memory) for key, memory in keys if key not in held]
         check_each([memory.model_dump(mode="json") for _, memory in new])
         in_changes(write, new)
 
-    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+    @reading
+    def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """The ten memories that fit best, among those that have a word of the query."""
-        return await to_thread(self._found, app_name, user_id, query)
-
-    def _found(self, app: str, user: str, query: str) -> SearchMemoryResponse:
-        below = self._keys.below("memory", app, user)
+        below = self._keys.below("memory", app_name, user_id)
         found = [self._client.entry(each.key) for each in self._search.search(query, prefix=below, limit=RESULTS_MAX)]
         held = [entry for entry in found if entry is not None]
         return SearchMemoryResponse(
@@ -116,14 +111,11 @@ class CrdtMemoryService(Attached, BaseMemoryService):
         meta = {**(entry.meta or {}), "id": self._keys.names(entry.key)[-1]}
         return MemoryEntry.model_validate_json(json.dumps(meta))
 
-    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+    @writing
+    def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Delete a memory; what was said is not remembered again."""
-        if memory_id:
-            await settled(self._delete, app_name, user_id, memory_id)
-
-    def _delete(self, app: str, user: str, memory: str) -> None:
-        key: Any = self._keys.key("memory", app, user, memory)
-        if self._client.get(key) is not None:
+        key = self._keys.key("memory", app_name, user_id, memory_id or "")
+        if memory_id and self._client.get(key) is not None:
             with self._client.batch(w=self._w) as batch:
                 batch.delete(key, seen=None)
-                batch.add(self._keys.key("forgotten", app, user), memory)
+                batch.add(self._keys.key("forgotten", app_name, user_id), memory_id)

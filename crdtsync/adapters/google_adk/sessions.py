@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from asyncio import to_thread
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -28,7 +27,7 @@ from pydantic_core import to_jsonable_python
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.readable import readable
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, settled, writing
 from crdtsync.errors import VersionMismatch
 
 if TYPE_CHECKING:
@@ -57,7 +56,8 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     PREFIX = "google-adk"
 
-    async def create_session(
+    @writing
+    def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Make a session, under an id of its own where none is given.
@@ -65,31 +65,29 @@ class CrdtSessionService(Attached, BaseSessionService):
         :raises AlreadyExistsError: this host has a session of this id.
         """
         session_id = (session_id or "").strip() or str(uuid4())
-        return await settled(self._create, app_name, user_id, session_id, state or {})
-
-    def _create(self, app: str, user: str, session_id: str, state: dict[str, Any]) -> Session:
         now = time.time()
         try:
             with self._client.batch(w=self._w) as batch:
-                fields = {"created": now, "updated": now, **self._record(batch, app, user, state)}
-                batch.merge(self._keys.key("session", app, user, session_id), fields, if_absent=True)
+                fields = {"created": now, "updated": now, **self._record(batch, app_name, user_id, state or {})}
+                batch.merge(self._keys.key("session", app_name, user_id, session_id), fields, if_absent=True)
         except VersionMismatch as error:
             message = f"Session with id {session_id} already exists."
             raise AlreadyExistsError(message) from error
-        made = self._get(app, user, session_id, None)
+        made = self._get(app_name, user_id, session_id, None)
         if made is None:
             message = f"Session {session_id} was deleted as soon as it was there."
             raise SessionNotFoundError(message)
         return made
 
-    async def get_session(
+    @reading
+    def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session with its events, or those that ``config`` asks for; None if there is none.
 
         :raises SessionNotFoundError: what is there is no session.
         """
-        return await to_thread(self._get, app_name, user_id, session_id.strip(), config)
+        return self._get(app_name, user_id, session_id.strip(), config)
 
     def _get(self, app: str, user: str, session_id: str, config: GetSessionConfig | None) -> Session | None:
         entry = self._client.entry(self._keys.key("session", app, user, session_id))  # before the events: what comes
@@ -114,11 +112,10 @@ class CrdtSessionService(Attached, BaseSessionService):
             return events
         return self._events(*names, last=None)[-last:]  # what is no event does not count
 
-    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+    @reading
+    def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user, or of all users, with their states and without events; the newest come last."""
-        return await to_thread(self._list, app_name, user_id)
-
-    def _list(self, app: str, user_id: str | None) -> ListSessionsResponse:
+        app = app_name
         of_app = self._state("app", app)
         of_users: dict[str, dict[str, Any]] = {}
         sessions = []
@@ -133,18 +130,17 @@ class CrdtSessionService(Attached, BaseSessionService):
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)
 
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    @writing
+    def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session with its events. What another host adds to it at the same time stays."""
-        await settled(self._delete, [app_name, user_id, session_id.strip()])
-
-    def _delete(self, names: list[str]) -> None:
         with self._client.batch(w=self._w) as batch:
             for kind in ("session", "events"):
-                batch.delete(self._keys.key(kind, *names), seen=None)
+                batch.delete(self._keys.key(kind, app_name, user_id, session_id.strip()), seen=None)
 
-    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+    @reading
+    def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state of a user, without the prefix ``user:``."""
-        state = await to_thread(self._state, "user", app_name, user_id)
+        state = self._state("user", app_name, user_id)
         return {name.removeprefix(State.USER_PREFIX): value for name, value in state.items()}
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -154,7 +150,7 @@ class CrdtSessionService(Attached, BaseSessionService):
         :raises SessionNotFoundError: this host has no such session.
         """
         if event.partial:
-            return event
+            return event  # and there are many
         return await settled(self._append, session, event)
 
     def _append(self, session: Session, event: Event) -> Event:

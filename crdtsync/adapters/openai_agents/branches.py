@@ -10,10 +10,8 @@ A turn begins with a message of the user, and its number is how many of them the
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import os
 import re
 import secrets
 from collections import Counter
@@ -22,15 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.openai_agents.session import CrdtSession
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 from crdtsync.errors import CrdtSyncError, VersionMismatch
 
 if TYPE_CHECKING:
     from agents import RunResult, TResponseInputItem
-    from agents.memory import SessionSettings
 
-    from crdtsync.adapters.redaction import Rule
-    from crdtsync.client import LogItem, Session
+    from crdtsync.client import LogItem
 
 log = logging.getLogger(__name__)
 
@@ -53,58 +49,38 @@ class AdvancedCrdtSession(CrdtSession):
     used once; where two hosts that are cut off use it both, it has the items of both.
     """
 
-    def __init__(
-        self,
-        session_id: str,
-        client: Session | str | os.PathLike[str] | None = None,
-        *,
-        prefix: str = "openai-agents",
-        session_settings: SessionSettings | dict[str, Any] | None = None,
-        w: int | str | None = None,
-        redact: Rule | None = None,
-    ) -> None:
-        super().__init__(session_id, client, prefix=prefix, session_settings=session_settings, w=w, redact=redact)
-        self._current_branch_id = MAIN
+    _current_branch_id = MAIN
 
     # -- items --------------------------------------------------------------------------------------------------
 
-    async def get_items(self, limit: int | None = None, branch_id: str | None = None) -> list[TResponseInputItem]:
+    @reading
+    def get_items(self, limit: int | None = None, branch_id: str | None = None) -> list[TResponseInputItem]:
         """As :meth:`CrdtSession.get_items`, of a branch, or of the current one."""
-        key = await asyncio.to_thread(self._log, branch_id)
-        return await self._items(key, limit)
+        return self._items(self._log(branch_id), limit)
 
-    async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
-        """Add items to the current branch, as :meth:`CrdtSession.add_items`."""
-        said = json.dumps([*items])  # as they are now
-        key = await asyncio.to_thread(self._log, None)
-        await settled(self._add, key, said)
-
-    async def pop_item(self) -> TResponseInputItem | None:
+    @writing
+    def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item of the current branch and return it; with the last one of a turn goes its usage."""
-        return await settled(self._pop_from_branch)
-
-    def _pop_from_branch(self) -> Any:
         branch = self._current()
         popped = self._pop(self._log_key(branch))
         if popped is not None and _is_user(popped):
             self._client.delete(self._usage(branch, self._turn(branch) + 1), w=self._w)
         return popped
 
-    async def clear_session(self) -> None:
+    @writing
+    def clear_session(self) -> None:
         """Remove all branches with their items and usage; the names of the branches stay used."""
-        await settled(self._clear)
-        self._current_branch_id = MAIN
-
-    def _clear(self) -> None:
         self._client.delete(self._key, w=self._w)
         for branch in self._branches():
             if branch != MAIN:
                 self._remove(branch)
         self._client.delete_prefix(f"{self._key}/usage/", w=self._w)
+        self._current_branch_id = MAIN
 
     # -- branches -----------------------------------------------------------------------------------------------
 
-    async def create_branch_from_turn(self, turn_number: int, branch_name: str | None = None) -> str:
+    @writing
+    def create_branch_from_turn(self, turn_number: int, branch_name: str | None = None) -> str:
         """Begin a branch with what came before a turn of the current one, and go over to it; its name.
 
         :raises ValueError: there is no such turn, or the name is blank or was used before.
@@ -112,10 +88,6 @@ class AdvancedCrdtSession(CrdtSession):
         if branch_name is not None and not branch_name.strip():
             message = "Branch name cannot be empty"
             raise ValueError(message)
-        self._current_branch_id = await settled(self._begin, turn_number, branch_name)
-        return self._current_branch_id
-
-    def _begin(self, turn_number: int, name: str | None) -> str:
         source = self._current()
         elements = self._elements(source)
         begun = [at for at, (turn, item) in enumerate(_with_turns(elements)) if turn == turn_number and _is_user(item)]
@@ -123,7 +95,7 @@ class AdvancedCrdtSession(CrdtSession):
             message = f"Turn {turn_number} does not contain a user message in branch '{source}'"
             raise ValueError(message)
         before = self._redacted([element.value for element in elements[: begun[0]]])
-        branch = name or f"branch_from_turn_{turn_number}_{secrets.token_hex(4)}"
+        branch = branch_name or f"branch_from_turn_{turn_number}_{secrets.token_hex(4)}"
         try:
             if branch == MAIN:
                 raise VersionMismatch(f"{MAIN} is there from the beginning")
@@ -133,6 +105,7 @@ class AdvancedCrdtSession(CrdtSession):
             raise ValueError(message) from used
         self._write_all("append", [(self._log_key(branch), item) for item in before])
         self._client.set(self._record(branch), {"from": source, "turn": turn_number}, w=self._w)
+        self._current_branch_id = branch
         return branch
 
     async def create_branch_from_content(self, search_term: str, branch_name: str | None = None) -> str:
@@ -146,15 +119,17 @@ class AdvancedCrdtSession(CrdtSession):
             raise ValueError(message)
         return await self.create_branch_from_turn(found[0]["turn"], branch_name)
 
-    async def switch_to_branch(self, branch_id: str) -> None:
+    @writing
+    def switch_to_branch(self, branch_id: str) -> None:
         """Go over to another branch.
 
         :raises ValueError: it is not there, or has no items.
         """
-        await asyncio.to_thread(self._check, branch_id)
+        self._check(branch_id)
         self._current_branch_id = branch_id
 
-    async def delete_branch(self, branch_id: str, force: bool = False) -> None:
+    @writing
+    def delete_branch(self, branch_id: str, force: bool = False) -> None:
         """Remove a branch; with ``force`` also the current one, whose place the branch main takes.
 
         :raises ValueError: it is not there, or it is main, or the current one.
@@ -168,18 +143,17 @@ class AdvancedCrdtSession(CrdtSession):
         if branch_id == self._current_branch_id and not force:
             message = f"Cannot delete current branch '{branch_id}'. Use force=True or switch branches first"
             raise ValueError(message)
-        await asyncio.to_thread(self._check, branch_id)
+        self._check(branch_id)
         if branch_id == self._current_branch_id:
-            await self.switch_to_branch(MAIN)
-        await settled(self._remove, branch_id)
+            self._check(MAIN)
+            self._current_branch_id = MAIN
+        self._remove(branch_id)
 
-    async def list_branches(self) -> list[dict[str, Any]]:
+    @reading
+    def list_branches(self) -> list[dict[str, Any]]:
         """The branches that have items, the oldest first: ``branch_id``, ``message_count``, ``user_turns``,
         ``is_current``, ``created_at``.
         """
-        return await asyncio.to_thread(self._listed)
-
-    def _listed(self) -> list[dict[str, Any]]:
         current, found = self._current(), []
         for branch in self._branches():
             if elements := self._elements(branch):
@@ -215,14 +189,16 @@ class AdvancedCrdtSession(CrdtSession):
 
     # -- turns and tools ----------------------------------------------------------------------------------------
 
-    async def get_conversation_turns(self, branch_id: str | None = None) -> list[dict[str, Any]]:
+    @reading
+    def get_conversation_turns(self, branch_id: str | None = None) -> list[dict[str, Any]]:
         """The messages of the user: ``turn``, ``content`` (its beginning), ``full_content``, ``timestamp``."""
-        return await asyncio.to_thread(self._turns, branch_id, 100)
+        return self._turns(branch_id, 100)
 
-    async def find_turns_by_content(self, search_term: str, branch_id: str | None = None) -> list[dict[str, Any]]:
+    @reading
+    def find_turns_by_content(self, search_term: str, branch_id: str | None = None) -> list[dict[str, Any]]:
         """The turns whose message has these words, like :meth:`get_conversation_turns`."""
         pattern = re.compile(re.escape(search_term), re.IGNORECASE | re.ASCII)
-        found = await asyncio.to_thread(self._turns, branch_id, None)
+        found = self._turns(branch_id, None)
         return [turn for turn in found if any(map(pattern.search, _texts(turn["full_content"])))]
 
     def _turns(self, branch: str | None, shown: int | None) -> list[dict[str, Any]]:
@@ -237,16 +213,18 @@ class AdvancedCrdtSession(CrdtSession):
                 found.append({**known, "timestamp": _time(element), "can_branch": True})
         return found
 
-    async def get_conversation_by_turns(self, branch_id: str | None = None) -> dict[int, list[dict[str, str | None]]]:
+    @reading
+    def get_conversation_by_turns(self, branch_id: str | None = None) -> dict[int, list[dict[str, str | None]]]:
         """What each turn is made of: the ``type`` of each item, and its ``tool_name``."""
         turns: dict[int, list[dict[str, str | None]]] = {}
-        for turn, item in _with_turns(await asyncio.to_thread(self._elements, branch_id)):
+        for turn, item in _with_turns(self._elements(branch_id)):
             turns.setdefault(turn, []).append({"type": _type(item), "tool_name": _tool_name(item)})
         return turns
 
-    async def get_tool_usage(self, branch_id: str | None = None) -> list[tuple[str | None, int, int]]:
+    @reading
+    def get_tool_usage(self, branch_id: str | None = None) -> list[tuple[str | None, int, int]]:
         """How often each tool was called, by turn: (tool, times, turn)."""
-        items = _with_turns(await asyncio.to_thread(self._elements, branch_id))
+        items = _with_turns(self._elements(branch_id))
         searched = {turn for turn, item in items if _type(item) == "tool_search_call"}
         counts: Counter[tuple[int, str | None]] = Counter()
         for turn, item in items:
@@ -257,7 +235,8 @@ class AdvancedCrdtSession(CrdtSession):
 
     # -- usage --------------------------------------------------------------------------------------------------
 
-    async def store_run_usage(self, result: RunResult) -> None:
+    @writing
+    def store_run_usage(self, result: RunResult) -> None:
         """Store what a run has used, for the newest turn of the current branch; call it after ``Runner.run``.
 
         A failure is logged, as the SDK's own session does: the run is over.
@@ -265,7 +244,7 @@ class AdvancedCrdtSession(CrdtSession):
         try:
             used = result.context_wrapper.usage
             if used is not None:
-                await settled(self._store_usage, used)
+                self._store_usage(used)
         except (CrdtSyncError, AttributeError, TypeError, ValueError) as error:
             log.warning("the usage of a run of %s is not stored: %s", self.session_id, error)
 
@@ -278,19 +257,20 @@ class AdvancedCrdtSession(CrdtSession):
         numbers = {name: getattr(used, name) or 0 for name in NUMBERS}
         self._client.set(self._usage(branch, self._turn(branch)), {**numbers, **plain}, w=self._w)
 
-    async def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
+    @reading
+    def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
         """What all turns have used together, of one branch or of all; None if nothing is known."""
-        found = await asyncio.to_thread(self._used, branch_id)
+        found = self._used(branch_id)
         if not found:
             return None
         return {**{name: sum(used[name] for _, used in found) for name in NUMBERS}, "total_turns": len(found)}
 
-    async def get_turn_usage(
+    @reading
+    def get_turn_usage(
         self, user_turn_number: int | None = None, branch_id: str | None = None
     ) -> list[dict[str, Any]] | dict[str, Any]:
         """What a turn has used, or each of them, with their ``user_turn_number``."""
-        branch = branch_id or await asyncio.to_thread(self._current)
-        found = await asyncio.to_thread(self._used, branch)
+        found = self._used(branch_id or self._current())
         if user_turn_number is not None:
             return dict(found).get(user_turn_number, {})
         return [{"user_turn_number": turn, **used} for turn, used in found]

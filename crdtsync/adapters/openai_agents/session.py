@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.keys import quoted
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, settled, writing
 from crdtsync.client import LogItem, Session
 from crdtsync.errors import InvalidRequest
 
@@ -49,16 +48,18 @@ class CrdtSession(Attached):
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or {})
 
-    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+    @reading
+    def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest ``limit`` items, oldest first; without a limit that of the settings, or all there are."""
-        return await self._items(self._key, limit)
+        return self._items(self._log(None), limit)
 
-    async def _items(self, key: str, limit: int | None) -> list[TResponseInputItem]:
+    def _log(self, branch: str | None) -> str:
+        """The key of the items."""
+        return self._key
+
+    def _items(self, key: str, limit: int | None) -> list[TResponseInputItem]:
         last = self.session_settings.limit if limit is None else limit
-        if last == 0:
-            return []
-        found = await asyncio.to_thread(self._newest, key, last if last and last > 0 else None)
-        return [item.value for item in found]
+        return [] if last == 0 else [item.value for item in self._newest(key, last if last and last > 0 else None)]
 
     def _newest(self, key: str, count: int | None) -> list[LogItem]:
         """The newest items of a log, or all, oldest first."""
@@ -70,17 +71,19 @@ class CrdtSession(Attached):
 
     async def add_items(self, items: Sequence[TResponseInputItem]) -> None:
         """Add items, all or none and as neighbours where they fit into one change."""
-        await settled(self._add, self._key, json.dumps([*items]))  # as they are now
+        await settled(self._add, json.dumps([*items]))  # as they are now
 
-    def _add(self, key: str, items: str) -> None:
+    def _add(self, items: str) -> None:
         found = json.loads(items)
         if not all(isinstance(item, dict) for item in found):
             raise InvalidRequest("add_items takes a list of items, such as [{'role': 'user', 'content': 'Hello'}]")
+        key = self._log(None)
         self._write_all("append", [(key, item) for item in self._redacted(found)])
 
-    async def pop_item(self) -> TResponseInputItem | None:
+    @writing
+    def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None if there is none. On one host nobody else gets the same."""
-        return await settled(self._pop, self._key)
+        return self._pop(self._key)
 
     def _pop(self, key: str) -> Any:
         while newest := self._newest(key, 1):
@@ -88,9 +91,10 @@ class CrdtSession(Attached):
                 return newest[0].value
         return None
 
-    async def clear_session(self) -> None:
+    @writing
+    def clear_session(self) -> None:
         """Remove all items that this host has; one that another host adds meanwhile stays."""
-        await settled(self._client.delete, self._key, w=self._w)
+        self._client.delete(self._key, w=self._w)
 
 
 def _check(element: LogItem) -> None:

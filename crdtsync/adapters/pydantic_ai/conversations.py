@@ -7,7 +7,6 @@ pydantic-ai/entry/ENTRY            {"parent": …, "message": …, "of": CONVERS
 from __future__ import annotations
 
 import json
-from asyncio import to_thread
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +24,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes
 from crdtsync.adapters.readable import newest_readable, readable
-from crdtsync.adapters.threads import settled
+from crdtsync.adapters.threads import reading, writing
 from crdtsync.errors import TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
@@ -53,17 +52,19 @@ class CrdtConversationStore(Attached, ConversationStore):
 
     # -- records ----------------------------------------------------------------------------------------------
 
-    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+    @reading
+    def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation, the newest that can be read; None if there is none.
 
         :raises UserError: something is there, and nothing that can be read.
         """
-        entry = await to_thread(self._client.entry, self._keys.key("record", conversation_id))
-        return None if entry is None else await to_thread(self._record, entry)
+        entry = self._client.entry(self._keys.key("record", conversation_id))
+        return None if entry is None else self._record(entry)
 
-    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+    @reading
+    def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records, or those of a scope, the one saved last first; at most ``limit``."""
-        found = [each for each in await to_thread(self._records) if scope is None or each.scope == scope]
+        found = [each for each in self._records() if scope is None or each.scope == scope]
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _records(self) -> list[ConversationRecord]:
@@ -76,7 +77,8 @@ class CrdtConversationStore(Attached, ConversationStore):
         lost = [tip for tip in _tips(entry) if tip not in (record.head_id, *record.branches)]
         return replace(record, branches=[*lost, *record.branches])
 
-    async def write_record(
+    @writing
+    def write_record(
         self,
         record: ConversationRecord,
         *,
@@ -87,13 +89,10 @@ class CrdtConversationStore(Attached, ConversationStore):
 
         :raises ConversationConflict: the record that this host has is another one than is expected.
         """
-        await settled(self._write, record, new_entries, expected_revision)
-
-    def _write(self, record: ConversationRecord, new: Sequence[ConversationEntry], expected: str | None) -> None:
         key = self._keys.key("record", record.conversation_id)
         held = self._client.entry(key)
         revision = None if held is None else self._record(held).revision
-        if revision != expected or not self._has(record.head_id, new):
+        if revision != expected_revision or not self._has(record.head_id, new_entries):
             raise ConversationConflict(record.conversation_id)
         if held is not None:  # what the others ended with is a branch, also where the record was read before they came
             lost = [each for each in _tips(held) if each not in (record.head_id, *record.branches)]
@@ -101,9 +100,9 @@ class CrdtConversationStore(Attached, ConversationStore):
         condition: dict[str, Any] = {"if_absent": True} if held is None else {"if_version": held.version}
         try:
             try:
-                self._put(new, record, condition)
+                self._put(new_entries, record, condition)
             except TooLarge:  # the entries first: nobody sees them before the record names them
-                in_changes(lambda part: self._put(part, record, None), new)
+                in_changes(lambda part: self._put(part, record, None), new_entries)
                 self._put([], record, condition)
         except VersionMismatch as error:
             raise ConversationConflict(record.conversation_id) from error
@@ -126,19 +125,17 @@ class CrdtConversationStore(Attached, ConversationStore):
                 key = self._keys.key("record", record.conversation_id)
                 batch.set(key, self._redacted(_RECORD.dump_python(record, mode="json")), **condition)
 
-    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+    @writing
+    def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a conversation and its messages, but for those that a fork of it has, or that it has as a fork.
 
         :raises ConversationConflict: the record that this host has is another one than is expected.
         """
-        await settled(self._delete, conversation_id, expected_revision)
-
-    def _delete(self, conversation: str, expected: str) -> None:
-        key = self._keys.key("record", conversation)
+        key = self._keys.key("record", conversation_id)
         held = self._client.entry(key)
         record = None if held is None else self._record(held)
-        if held is None or record is None or record.revision != expected:
-            raise ConversationConflict(conversation)
+        if held is None or record is None or record.revision != expected_revision:
+            raise ConversationConflict(conversation_id)
         gone = [self._keys.key("entry", entry) for entry in self._own(record)]
         try:
             with self._client.batch(w=self._w) as batch:
@@ -146,7 +143,7 @@ class CrdtConversationStore(Attached, ConversationStore):
                 for each in gone[:CHANGE_OPERATIONS]:
                     batch.delete(each, seen=None)
         except VersionMismatch as error:
-            raise ConversationConflict(conversation) from error
+            raise ConversationConflict(conversation_id) from error
         self._write_all("delete", [(each,) for each in gone[CHANGE_OPERATIONS:]], seen=None)
 
     def _own(self, record: ConversationRecord) -> list[str]:
@@ -167,21 +164,19 @@ class CrdtConversationStore(Attached, ConversationStore):
         (entry,) = await self.read_history(entry_id, limit=1)
         return entry
 
-    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+    @reading
+    def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         """The entries up to one, oldest first; the newest ``limit`` of them.
 
         :raises KeyError: there is no such entry.
         """
-        return await to_thread(self._history, head_id, limit)
-
-    def _history(self, head: str | None, limit: int | None) -> list[ConversationEntry]:
         line: list[ConversationEntry] = []
-        for entry, _ in self._line(head):
+        for entry, _ in self._line(head_id):
             if len(line) == limit:
                 break
             line.append(entry)
-        if head is not None and not line and limit != 0:
-            raise KeyError(head)
+        if head_id is not None and not line and limit != 0:
+            raise KeyError(head_id)
         return line[::-1]
 
     def _line(self, head: str | None) -> Iterator[tuple[ConversationEntry, str]]:
