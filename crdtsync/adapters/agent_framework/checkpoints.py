@@ -30,12 +30,9 @@ CHECKPOINTS = "checkpoints"
 class CrdtCheckpointStorage(Attached):
     """Keeps the checkpoints of workflows on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). A checkpoint is the blob
-    ``PREFIX/checkpoints/ID``, on this host's disk when :meth:`save` returns; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. ``allowed_checkpoint_types`` are classes of your own that may be read back, as
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A checkpoint is the blob
+    ``PREFIX/checkpoints/ID``. ``allowed_checkpoint_types`` are classes of your own that may be read back, as
     ``"module:name"``. Beside these, what another agent has written can make nothing but data of the framework.
-
-    Texts go through the rule ``redact`` before they are written.
 
     A checkpoint that cannot be read is left out of lists, with a warning in the log: the one before it is the latest.
     """

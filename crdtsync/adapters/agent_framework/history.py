@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 class CrdtHistoryProvider(Attached, HistoryProvider):
     """Keeps what was said in sessions on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). The history of a session is the log
-    ``PREFIX/messages/SESSION_ID``. Messages that were saved are on this host's disk on return; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact``
-    before they are written. ``options`` are those of every ``HistoryProvider``, such as ``load_messages``.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`, and ``options`` those of every
+    ``HistoryProvider``, such as ``load_messages``. The history of a session is the log ``PREFIX/messages/SESSION_ID``.
+    A message has at most 1 MiB.
     """
 
     def __init__(

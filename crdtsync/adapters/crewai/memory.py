@@ -31,10 +31,9 @@ RECORDS = "memory"
 class CrdtMemoryStorage(Attached):
     """Keeps the records of a memory on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). A record is the key
-    ``PREFIX/memory/ID``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A record has at most 1 MiB with its vector. Its texts go through the rule ``redact``
-    before they are written; its vector is the one that CrewAI has made of them.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A record is the key
+    ``PREFIX/memory/ID``, of at most 1 MiB with its vector: that is the one that CrewAI has made of its texts, whatever
+    ``redact`` takes out of them.
 
     A search looks at every record, with scores as LanceDB's. All records are held in memory (about 13 kB each with
     vectors of 3,072 numbers), and each call first fetches what has changed. That somebody has read a record is not

@@ -36,9 +36,10 @@ OF_USER = "user:"
 class CrdtArtifactService(Attached, BaseArtifactService):
     """Keeps artifacts on this host's disk and on every other host.
 
-    Arguments are those of :class:`CrdtSessionService`. An artifact has at most the daemon's ``blob_bytes_max`` (1 GiB),
-    and is in memory as a whole while it is saved or loaded. Its name belongs to the user, and not to the session, if it
-    begins with ``user:`` or no session is named. The rule ``redact`` sees its text, but not its bytes.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. An artifact has at most the
+    daemon's ``blob_bytes_max`` (1 GiB), and is in memory as a whole while it is saved or loaded. Its name belongs to
+    the user, and not to the session, if it begins with ``user:`` or no session is named. The rule ``redact`` sees its
+    text, but not its bytes.
 
     Of a version that two hosts save at once, the newer one is loaded, and the other one stands beside it as a sibling.
     """

@@ -30,8 +30,9 @@ RESULTS_MAX = 10
 class CrdtMemoryService(Attached, BaseMemoryService):
     """Keeps memories on this host's disk and on every other host.
 
-    Arguments are those of :class:`CrdtSessionService`. A memory is found by its words; with ``meaning`` also by what it
-    means, in English. The index is made on this host, by the first search (:class:`crdtsync.context.Search`).
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A memory is found by its words;
+    with ``meaning`` also by what it means, in English. The index is made on this host, by the first search
+    (:class:`crdtsync.context.Search`).
     """
 
     PREFIX = "google-adk"

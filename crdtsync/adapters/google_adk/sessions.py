@@ -46,10 +46,8 @@ FIELD = "state/"
 class CrdtSessionService(Attached, BaseSessionService):
     """Keeps sessions on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
-    default ``google-adk``. What was written is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. An event and a value of a state have at most 1 MiB each. Their texts go through the
-    rule ``redact`` before they are written.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. An event and a value of a state
+    have at most 1 MiB each.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

@@ -54,9 +54,7 @@ LAST_CHAR = "\U0010ffff"
 class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
-    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
-    with ``prefix``. A checkpoint is on this host's disk when :meth:`aput` returns; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'.
+    Arguments are those of :class:`~crdtsync.adapters.async_attached.AsyncAttached`.
 
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
     asks for just that one gets :class:`DamagedCheckpoint`.
@@ -64,8 +62,8 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
     A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
     ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
 
-    ``redact`` is a rule for texts, such as one that takes secrets out. It is applied to each text in the channels, in
-    what tasks write, and in the metadata, before any of it is written. What runs keeps its texts until it is loaded.
+    The rule ``redact`` is applied to each text in the channels, in what tasks write, and in the metadata. What runs
+    keeps its texts until it is loaded.
 
     Under asyncio, use it as ``async with AsyncCrdtSaver() as saver``, or close a client of your own.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from crdtsync.adapters.threads import in_thread, settled
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+    from langgraph.checkpoint.base import CheckpointTuple
 
 
 class CallsInThreads(BaseCheckpointSaver[str]):
@@ -30,16 +30,8 @@ class CallsInThreads(BaseCheckpointSaver[str]):
     adelete_thread = in_thread(BaseCheckpointSaver.delete_thread)
     acopy_thread = in_thread(BaseCheckpointSaver.copy_thread)
     adelete_for_runs = in_thread(BaseCheckpointSaver.delete_for_runs)
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As ``get_tuple``."""
-        return await to_thread(self.get_tuple, config)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """As ``get_delta_channel_history``."""
-        return await to_thread(self.get_delta_channel_history, config=config, channels=channels)
+    aget_tuple = in_thread(BaseCheckpointSaver.get_tuple, to_thread)
+    aget_delta_channel_history = in_thread(BaseCheckpointSaver.get_delta_channel_history, to_thread)
 
     async def alist(
         self,

@@ -56,9 +56,7 @@ LAST_CHAR = "\U0010ffff"
 class CrdtSaver(CallsInThreads, Attached):
     """Keeps the checkpoints of a graph on this host's disk and on every other host.
 
-    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
-    with ``prefix``. A checkpoint is on this host's disk when :meth:`put` returns; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`.
 
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
     asks for just that one gets :class:`DamagedCheckpoint`.
@@ -66,8 +64,8 @@ class CrdtSaver(CallsInThreads, Attached):
     A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
     ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
 
-    ``redact`` is a rule for texts, such as one that takes secrets out. It is applied to each text in the channels, in
-    what threads write, and in the metadata, before any of it is written. What runs keeps its texts until it is loaded.
+    The rule ``redact`` is applied to each text in the channels, in what threads write, and in the metadata. What runs
+    keeps its texts until it is loaded.
     """
 
     def __init__(

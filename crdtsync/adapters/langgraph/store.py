@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 class CrdtStore(StoreCalls, BaseStore):
     """Keeps the items of a store in the shared state. Under asyncio its calls run in threads.
 
-    ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). All keys begin
-    with ``prefix``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``, ``"all"``) on
-    so many hosts'.
-    A value has at most 1 MiB, with its vectors. Its texts go through the rule ``redact`` before they are written. Where
-    two hosts put one item at once, the newer one is read; the next put or delete settles it.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`; ``ttl`` and ``index`` are LangGraph's.
+    A value has at most 1 MiB, with its vectors. Where two hosts put one item at once, the newer one is read; the next
+    put or delete settles it.
 
     A search reads all items below its namespace; with ``query`` it ranks them by words, or, if ``index`` says how to
     embed a text, by meaning, as LangGraph's other stores do. Items that were put without vectors come last then. A

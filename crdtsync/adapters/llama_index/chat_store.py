@@ -53,10 +53,8 @@ class _WithMessages:
 class CrdtMemoryStore(_WithMessages, AsyncDBChatStore):
     """Keeps the messages of ``Memory`` on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
-    default ``llama-index``. What was added is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact`` before they are
-    written. Messages that two hosts add at once are all kept, in one order everywhere.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A message has at most 1 MiB.
+    Messages that two hosts add at once are all kept, in one order everywhere.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

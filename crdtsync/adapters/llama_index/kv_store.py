@@ -19,10 +19,8 @@ from crdtsync.adapters.threads import in_thread
 class CrdtKVStore(Attached, BaseKVStore):
     """Keeps values on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
-    default ``llama-index``. What was put is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A value is what JSON can say, and has at most 1 MiB. Its texts go through the rule
-    ``redact`` before they are written.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A value is what JSON can say, and
+    has at most 1 MiB.
 
     Of values that two hosts put at once all hosts read the newer one, and the next ``put`` settles it. It may be used
     from any event loop and thread: every call of a coroutine waits in a thread of its own.

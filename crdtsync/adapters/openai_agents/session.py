@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 class CrdtSession(Attached):
     """Keeps the history of a conversation on this host's disk and on every other host.
 
-    ``client`` is a client, a session of one, or the path of a daemon's socket. The history is the log
-    ``PREFIX/SESSION_ID``. Items that were added are on this host's disk on return; with ``w`` (a number,
-    ``"majority"``, ``"all"``) on so many hosts'. An item has at most 1 MiB. Its texts go through the rule ``redact``
-    before they are written.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. The history is the log
+    ``PREFIX/SESSION_ID``. An item has at most 1 MiB.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

@@ -36,10 +36,7 @@ _RECORD = TypeAdapter(ConversationRecord)
 class CrdtConversationStore(Attached, ConversationStore):
     """Keeps conversations on this host's disk and on every other host.
 
-    ``client`` is a client, or the path of a daemon's socket (None: the usual one). Keys begin with ``prefix``, by
-    default ``pydantic-ai``. What was saved is on this host's disk on return; with ``w`` (a number, ``"majority"``,
-    ``"all"``) on so many hosts'. A message has at most 1 MiB. Its texts go through the rule ``redact`` before they are
-    written.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A message has at most 1 MiB.
 
     Of one conversation that two hosts have saved while they were cut off, the one saved last is loaded, and the history
     of the other is one of its ``branches``. Deleting a conversation deletes its messages, but for those that a fork of
