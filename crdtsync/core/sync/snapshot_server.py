@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import covers, merge, missing
+from crdtsync.causality import VersionVector, covers, merge, missing
 from crdtsync.core.alarm_catalogue import BEHIND_LOG
 from crdtsync.core.peers.peer_state import Link, Serving, SpaceLink
 from crdtsync.core.replica.replica import Replica
@@ -81,7 +81,7 @@ class SnapshotServer:
         is_below = not covers(here.known, replica.floor)
         can = link.takes(Offer)
         was_offered = here.offered
-        here.offered = is_below or (can and self._is_far(here, replica))
+        here.offered = is_below or (can and self._is_far(here.known, replica))
         if here.offered and was_offered and (here.serving is not None or self._node.now_s < here.offer_due_s):
             return True  # it is under way: a peer that asks often is not told often
         here.serving = None
@@ -101,9 +101,9 @@ class SnapshotServer:
         return True
 
     @staticmethod
-    def _is_far(here: SpaceLink, replica: Replica) -> bool:
-        """Whether the live state is less to send than the changes that the peer lacks."""
-        lacking = missing(here.known, replica.vector)
+    def _is_far(known: VersionVector, replica: Replica) -> bool:
+        """Whether the live state is less to send than the changes that one lacks who knows these."""
+        lacking = missing(known, replica.vector)
         return lacking >= MISSING_CHANGES_MIN and 4 * lacking >= replica.entries.count
 
     def _offer(self, link: Link, here: SpaceLink, replica: Replica) -> None:
@@ -121,7 +121,7 @@ class SnapshotServer:
 
     def is_served_by_log(self, here: SpaceLink, replica: Replica) -> bool:
         """Whether a peer that was offered a snapshot has by now got so far that the log will do."""
-        return here.serving is None and covers(here.known, replica.floor) and not self._is_far(here, replica)
+        return here.serving is None and covers(here.known, replica.floor) and not self._is_far(here.known, replica)
 
     def take(self, link: Link, here: SpaceLink, replica: Replica, message: Take) -> None:
         """A peer asks for a snapshot, or for the rest of one."""
@@ -155,8 +155,10 @@ class SnapshotServer:
         now_s = self._node.now_s
         for open_ in self._open.values():
             snapshot = open_.snapshot
+            if snapshot.space != replica.name:
+                continue
             is_young = may_share and open_.made_s + SNAPSHOT_SHARE_S > now_s and covers(snapshot.vector, replica.floor)
-            if snapshot.space == replica.name and (is_young or snapshot.position == replica.position):
+            if snapshot.position == replica.position or (is_young and not self._is_far(snapshot.vector, replica)):
                 return open_
         if len(self._open) >= SNAPSHOTS_OPEN_MAX:
             served = {link_here.serving.snapshot for link_here in self._space_links() if link_here.serving}

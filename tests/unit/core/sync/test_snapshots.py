@@ -128,6 +128,19 @@ def test_one_who_lacks_far_more_changes_than_there_is_state_takes_one_though_the
     assert apart["a"].replica.floor == {}
 
 
+def test_one_who_comes_again_soon_gets_no_snapshot_of_long_ago(apart, monkeypatch):
+    monkeypatch.setattr(snapshot_server, "MISSING_CHANGES_MIN", 50)
+    for _ in range(2):
+        for _ in range(6):
+            fill(apart["a"], 10)
+        wire = apart.link("b", "a")
+        apart.sync()
+        agree(apart, "a", "b")
+        wire.close()
+    assert [taken["came"] for taken in events(apart["b"], "snapshot_taken")] == [10, 10]
+    assert apart["b"].store.log_stats(1)["log_changes"] == 0
+
+
 def test_one_who_lacks_little_is_served_from_the_log(apart):
     fill(apart["a"], 30)
     apart.link("b", "a")
