@@ -15,7 +15,7 @@ Modules:
 - ``client``: the client and its sessions
 - ``connection``: one connection for many tasks: pipelined requests, reconnecting, sending again
 - ``receive_buffer``: receiving into a buffer of one's own, which is faster than asyncio's way
-- ``stream``: one attached socket of what has a connection of its own
+- ``stream``: the connection of what has one of its own, which comes back by itself
 - ``watch``, ``mirror``, ``resolver``, ``text``, ``document``: the handles that ``watch()``, ``mirror()``,
   ``resolver()``, ``text()`` and ``doc()`` give; ``text_lock``: the texts of a session, and one edit of a text at
   a time

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 
+from crdtsync.client.aio.stream import time_limit
 from crdtsync.errors import InvalidRequest
 
 
@@ -25,6 +27,11 @@ class AsyncBackground:
         """Whether it has begun and not returned."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether who asks is within it."""
+        return self._task is not None and self._task is asyncio.current_task()
+
     def end(self, _within_s: float) -> None:
         """Cancel it; from within it, do nothing."""
         if self._task is not None and self._task is not asyncio.current_task():
@@ -42,6 +49,28 @@ class AsyncBackground:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.result()
+
+
+class AsyncNews:
+    """Wakes all who wait for something to come true, which they look at whenever there is news."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def tell(self) -> None:
+        """Something has changed."""
+        told, self._next = self._next, asyncio.Event()
+        told.set()
+
+    async def until(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until that is so; False: the time is over."""
+        try:
+            async with time_limit(max(deadline - monotonic(), 0)):
+                while not condition():
+                    await self._next.wait()
+        except TimeoutError:
+            return condition()
+        return True
 
 
 def check_handler(handler: object) -> None:

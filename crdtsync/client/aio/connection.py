@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from crdtsync.client.aio.receive_buffer import Receiver
-from crdtsync.client.aio.stream import HELLO_TIMEOUT_S, first_of
+from crdtsync.client.aio.stream import HELLO_TIMEOUT_S, first_of, time_limit
 from crdtsync.client.protocol.address import may_come
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 _TIMER_STEP_S = 0.005
 """Deadlines are checked no more often than this."""
-
-
-def time_limit(limit_s: float) -> asyncio.Timeout:
-    """``asyncio.timeout``, but for an endless wait too."""
-    return asyncio.timeout(None if limit_s == float("inf") else limit_s)
 
 
 class Link(Receiver):

@@ -10,7 +10,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from crdtsync.client.aio.connection import time_limit
+from crdtsync.client.aio.stream import time_limit
 from crdtsync.client.aio.watch import AsyncWatch
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.protocol.backoff import Backoff

@@ -1,17 +1,13 @@
-"""A mirror for asyncio: a task feeds it."""
+"""A mirror for asyncio: a task of its own feeds it."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from crdtsync.client.aio.connection import time_limit
-from crdtsync.client.aio.stream import AsyncChannel, dial_when_up
+from crdtsync.client.aio.background import AsyncBackground, AsyncNews, at_once
+from crdtsync.client.aio.stream import AsyncStream
 from crdtsync.client.mirror.state import CONFIRM_INTERVAL_S, PATIENCE_S, MirrorState, report
-from crdtsync.client.protocol.backoff import Backoff
-from crdtsync.client.protocol.frames import encode_hello
 from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable
 
@@ -21,14 +17,24 @@ if TYPE_CHECKING:
     from crdtsync.causality import VersionVector
     from crdtsync.client.aio.client import AsyncSession
     from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.protocol.frames import Message
     from crdtsync.client.values.durations import Seconds
+
+_DIAL_S = 4.0
+"""Of an attempt to connect again, the wait before it included."""
+_END_S = 10.0
 
 
 class AsyncMirror(MirrorState):
-    """A copy of the keys that start with a prefix, in this process; the twin of :class:`Mirror`.
+    """A copy of the keys that start with a prefix, in this process, as a mapping from key to value.
 
-    Reading is the same and needs no ``await``. It starts with ``async with`` or :meth:`attach`, and a task feeds it
-    until it is closed.
+    To read costs a dict lookup, in any task; only ``len``, :meth:`snapshot` and iteration look at more. What one
+    change or batch did is seen whole or not at all. A write through the same client returns when it is seen here. When
+    the connection breaks it goes on showing what it has, and catches up by itself. :meth:`close` it, or use ``with``:
+    a task feeds it until then. It does not live on in a forked child, where reading it raises
+    :class:`~crdtsync.errors.InvalidRequest`.
+
+    Under asyncio, reading needs no ``await``, and it starts with ``async with`` or :meth:`attach`.
     """
 
     def __init__(
@@ -43,19 +49,17 @@ class AsyncMirror(MirrorState):
     ) -> None:
         self._session = session
         self._connection = connection
-        self._names = (connection.agent, connection.space, connection.key)
         self._on_change = on_change
         self._timeout_s = timeout_s
-        self._client = os.urandom(16)
-        self._backoff = Backoff()
-        self._channel: AsyncChannel | None = None
-        self._moved: asyncio.Event = asyncio.Event()
         self._confirm_due_s = 0.0
-        self._task: asyncio.Task[None] | None = None
-        self._is_calling = False
+        self._is_begun = False
+        self._news = AsyncNews()
         overrides = session.overrides
         space = str(overrides.get("space", connection.space))
         super().__init__(space, session.memory, prefix, overrides, keys_max, bytes_max, connection.horizon)
+        self._stream = AsyncStream(connection, self._standing, self.request, self._take, timeout_s)
+        self._worker = AsyncBackground(self._run, f"mirror of {prefix!r}")
+        at_once(self.attach)
 
     async def attach(self) -> None:
         """Start it; returns when it shows what there is.
@@ -64,22 +68,28 @@ class AsyncMirror(MirrorState):
         :raises TooLarge: there is more than its bounds allow.
         :raises Timeout: the keys did not come in time.
         """
-        if self._task is not None:
+        if self._is_begun:
             return
+        self._is_begun = True
+        deadline = monotonic() + self._timeout_s
         try:
-            await self._connect(self._connection.waits_s(self._timeout_s))
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mirror of {self.prefix!r}")
-            if not await self._until(lambda: bool(self._token or self._error), monotonic() + self._timeout_s):
-                raise self.unopened()
+            await self._stream.begin()
+            self._worker.start()
+            is_shown = await self._news.until(lambda: bool(self._token or self._error), deadline)
             if self._error is not None:
                 raise self._error.with_traceback(None)
+            if not is_shown:
+                raise self.unopened()
         except BaseException:
             self.close()
             raise
         self._connection.mirrors.append(self)
 
     async def wait(self, token: str, *, timeout: Seconds | None = None) -> None:
-        """Until it shows all that ``token`` names of its space; see :meth:`Mirror.wait`."""
+        """Until it shows all that ``token`` names of its space.
+
+        :raises Timeout: it did not in time.
+        """
         wanted = self.point_of(token)
         deadline = monotonic() + limit_s(timeout, self._session.timeout_s)
         if not self.shows(wanted):
@@ -88,127 +98,86 @@ class AsyncMirror(MirrorState):
 
     def close(self) -> None:
         """End it and its task; from then on to read it raises."""
-        self._finish(DaemonUnavailable(f"the mirror of {self.prefix!r} is closed"))
-        if self._task is not None and not self._is_calling:
-            self._task.cancel()
+        self._finish(self._closed())
+        self._worker.end(_END_S)
 
     async def __aenter__(self) -> Self:
         await self.attach()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
-        if self._task is not None and self._task is not asyncio.current_task():
-            await asyncio.wait([self._task])
+        self._finish(self._closed())
+        await self._worker.ended(_END_S)
 
     async def see(self, wanted: VersionVector, token: str, deadline: float) -> None:
-        """Wait until it shows ``wanted``, which the daemon holds; at once if it has ended. As of :class:`Mirror`."""
-        if self._task is asyncio.current_task():
-            return
-        if await self._until(lambda: self.has_shown(wanted), min(monotonic() + PATIENCE_S, deadline)):
+        """Wait until it shows ``wanted``, which the daemon holds; at once if it has ended.
+
+        :raises Timeout: it did not in time.
+        """
+        if self._worker.is_current:
+            return  # its own callback: it shows that as soon as the callback returns
+        if await self._news.until(lambda: self.has_shown(wanted), min(monotonic() + PATIENCE_S, deadline)):
             return
         self._ask()
-        if not await self._until(lambda: self.has_shown(wanted), deadline):
+        if not await self._news.until(lambda: self.has_shown(wanted), deadline):
             raise self.unseen(token)
-
-    async def _until(self, condition: Callable[[], bool], deadline: float) -> bool:
-        try:
-            async with time_limit(max(deadline - monotonic(), 0)):
-                while not condition():
-                    await self._moved.wait()
-        except TimeoutError:
-            return condition()
-        return True
-
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
 
     # -- its life -------------------------------------------------------------------------------------------
 
+    def request(self) -> bytes:
+        """Also: a new connection is asked at once how fresh it is."""
+        self._confirm_due_s = 0.0
+        return super().request()
+
     async def _run(self) -> None:
         try:
-            while self._error is None:
+            while not self._stream.is_closed:
                 await self._turn()
         except CrdtSyncError as error:
             self._finish(error)
-        except asyncio.CancelledError:
-            self._finish(DaemonUnavailable(f"the mirror of {self.prefix!r} is closed"))
-            raise
-        except BaseException as error:
+        except Exception as error:
             self._finish(CrdtSyncError(f"the mirror of {self.prefix!r} failed: {error!r}"))
             raise
+        finally:
+            self._finish(self._closed())
 
     async def _turn(self) -> None:
-        channel = self._channel
-        if channel is None:
-            await self._reconnect()
-            return
-        if self.is_confirmation_due(self._confirm_due_s):
-            self._ask()
-        due_s = self._confirm_due_s if self.may_confirm else monotonic() + CONFIRM_INTERVAL_S
-        try:
-            async with asyncio.timeout(max(due_s - monotonic(), 0)):
-                data = await channel.receive()
-        except TimeoutError:
-            return
-        if data:
-            self._take(channel, data)
+        if not self._stream.is_up:
+            due_s = monotonic() + _DIAL_S
         else:
-            self._drop()
+            if self.is_confirmation_due(self._confirm_due_s):
+                self._ask()
+            due_s = self._confirm_due_s if self.may_confirm else monotonic() + CONFIRM_INTERVAL_S
+        await self._stream.receive(due_s)
+        self._news.tell()
 
-    def _take(self, channel: AsyncChannel, data: bytes) -> None:
-        try:
-            for message in channel.frames.feed(data):
-                changed = self.take(message)
-                if changed is not None:
-                    self._move()
-                    self._tell(changed)
-        except DaemonUnavailable:
-            self._drop()
-        if self._standing.is_taken:
-            self._backoff.reset()
-        self._move()
-
-    def _tell(self, changed: set[str]) -> None:
-        if self._on_change is None or not changed or self._error is not None:
+    def _take(self, message: Message) -> None:
+        changed = self.take(message)
+        if changed is None:
             return
-        self._is_calling = True
+        self._news.tell()
+        if self._on_change is None or not changed or self._stream.is_closed:
+            return
         try:
             self._on_change(changed)
         except Exception as error:  # noqa: BLE001  # whatever it is, the mirror goes on
             report(self.prefix, error)
-        finally:
-            self._is_calling = False
 
     def _ask(self) -> None:
-        if self._channel is not None and self._standing.is_taken:
-            self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
-            self._channel.send(self.confirmation())
+        self._stream.say(self._question, CONFIRM_INTERVAL_S)
 
-    async def _connect(self, wait_s: float = 0.0) -> None:
-        channel = await dial_when_up(self._connection.paths, encode_hello(self._client, *self._names), wait_s)
-        if self._error is not None:
-            channel.close()
-            return
-        self._channel = channel
-        channel.send(self.request())
-        self._confirm_due_s = 0.0
+    def _question(self) -> bytes:
+        """Nothing before the daemon has begun to tell."""
+        if not self._standing.is_taken:
+            return b""
+        self._confirm_due_s = monotonic() + CONFIRM_INTERVAL_S
+        return self.confirmation()
 
-    async def _reconnect(self) -> None:
-        await asyncio.sleep(self._backoff.next_s())
-        try:
-            await self._connect()
-        except CrdtSyncError as error:
-            self._standing.outlast(error)
-
-    def _drop(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+    def _closed(self) -> DaemonUnavailable:
+        return DaemonUnavailable(f"the mirror of {self.prefix!r} is closed")
 
     def _finish(self, error: CrdtSyncError) -> None:
         self._connection.mirrors = [mirror for mirror in self._connection.mirrors if mirror is not self]
         self.end(error)
-        self._drop()
-        self._move()
+        self._stream.close()
+        self._news.tell()

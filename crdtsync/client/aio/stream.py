@@ -1,8 +1,9 @@
-"""One attached socket of what has a connection of its own: a watch, a mirror, a resolver."""
+"""The connection of what has one of its own: a watch, a mirror, a resolver. Its twin is ``blocking.stream``."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -10,16 +11,125 @@ from typing import TYPE_CHECKING, TypeVar
 from crdtsync.client.aio.receive_buffer import RECEIVE_BYTES, open_stream
 from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
-from crdtsync.client.protocol.frames import ERROR, FrameReader
+from crdtsync.client.protocol.frames import ERROR, FrameReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from crdtsync.client.aio.connection import AsyncConnection
+    from crdtsync.client.protocol.frames import Message
+    from crdtsync.client.streams.resume import Standing
+
 T = TypeVar("T")
 
 HELLO_TIMEOUT_S = 30.0
 """A daemon that hangs is found out, and started anew, well before."""
+
+
+def time_limit(limit_s: float) -> asyncio.Timeout:
+    """``asyncio.timeout``, but for an endless wait too."""
+    return asyncio.timeout(None if limit_s == float("inf") else limit_s)
+
+
+class AsyncStream:
+    """A connection of its own that comes back by itself.
+
+    On each new one it sends what ``request`` gives, and ``take`` is handed each message. Nothing is read ahead of a
+    slow consumer, beyond one buffer.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnection,
+        standing: Standing,
+        request: Callable[[], bytes],
+        take: Callable[[Message], object],
+        begin_s: float,
+    ) -> None:
+        self._connection = connection
+        self._names = (connection.agent, connection.space, connection.key)
+        self._standing, self._request, self._take, self._begin_s = standing, request, take, begin_s
+        self._client = os.urandom(16)
+        self._backoff = Backoff()
+        self._channel: AsyncChannel | None = None
+        self._was_begun = False
+        self.is_closed = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection now."""
+        return self._channel is not None
+
+    async def begin(self) -> None:
+        """Connect, unless that was done before. If there was a daemon once, one that is away is waited for.
+
+        :raises CrdtSyncError: there is none, or it refuses us.
+        """
+        if not self._was_begun:
+            await self._dial(self._connection.waits_s(self._begin_s))
+
+    async def receive(self, deadline: float) -> bool:
+        """Take what comes next, or connect; False: the time is over.
+
+        :raises CrdtSyncError: the daemon refuses what is asked, or ends it.
+        """
+        try:
+            async with time_limit(max(deadline - monotonic(), 0)):
+                if self._channel is not None:
+                    await self._receive(self._channel)
+                else:
+                    await (self._dial_again() if self._was_begun else self.begin())
+        except TimeoutError as late:
+            if isinstance(late, CrdtSyncError):
+                raise
+            return False
+        return True
+
+    def say(self, frame: Callable[[], bytes], _within_s: float) -> None:
+        """Send what that gives, unless the connection is broken."""
+        if self._channel is not None:
+            self._channel.send(frame())
+
+    def close(self) -> None:
+        """End it; a task that waits for it sees that."""
+        self.is_closed = True
+        self._drop()
+
+    async def _receive(self, channel: AsyncChannel) -> None:
+        data = await channel.receive()
+        if not data:
+            self._drop()
+            return
+        try:
+            for message in channel.frames.feed(data):
+                self._take(message)
+        except CrdtSyncError as error:
+            self._drop()
+            self._standing.outlast(error)
+        if self._standing.is_taken:
+            self._backoff.reset()
+
+    async def _dial(self, wait_s: float) -> None:
+        channel = await dial_when_up(self._connection.paths, encode_hello(self._client, *self._names), wait_s)
+        self._was_begun = True
+        if self.is_closed:
+            channel.close()
+        else:
+            channel.send(self._request())
+            self._channel = channel
+
+    async def _dial_again(self) -> None:
+        await asyncio.sleep(self._backoff.next_s())
+        try:
+            await self._dial(0.0)
+        except CrdtSyncError as error:
+            self._standing.outlast(error)
+
+    def _drop(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
 
 class AsyncChannel:

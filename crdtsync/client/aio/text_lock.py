@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from crdtsync.client.aio.connection import time_limit
+from crdtsync.client.aio.stream import time_limit
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.keys import Operations

@@ -11,14 +11,14 @@ thread.
 A watch, a resolver, a mirror and an editor have a connection of their own. A mirror, an editor and a resolver with
 a function also have a thread of their own.
 
-``client``, ``resolver``, ``text``, ``document``, ``blob``, ``changes`` and ``methods`` are generated from those of
-``aio``. What waits on a socket or holds a lock is another program among threads, and is written by hand.
+Most is generated from ``aio``. What waits on a socket or holds a lock is another program among threads, and is written
+by hand: ``connection``, ``stream``, ``editor``, ``text_lock`` and ``background``.
 
 Modules:
 
 - ``client``: the client and its sessions
 - ``connection``: one connection for many threads: leader and followers, reconnecting, sending again
-- ``stream``: one attached socket, with deadlines
+- ``stream``: one attached socket, with deadlines; the connection of what has one of its own, which comes back by itself
 - ``watch``, ``mirror``, ``resolver``, ``text``, ``editor``, ``document``: the handles that the methods give
 - ``blob``: what is read of a blob
 - ``background``: a thread that goes on beside its owner, and what else a task does otherwise

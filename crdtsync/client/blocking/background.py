@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ class Background:
         """Whether it has begun and not returned."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether who asks is within it."""
+        return self._thread is threading.current_thread()
+
     def end(self, within_s: float) -> None:
         """Wait so long until it has returned; from within it, do nothing."""
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -52,6 +59,29 @@ class Background:
             self._error = error  # for who joins it
             if not isinstance(error, Exception):  # perhaps nobody does: told as of any thread
                 raise
+
+
+class News:
+    """Wakes all who wait for something to come true, which they look at whenever there is news."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        restart_in_children(self)
+
+    def after_fork(self) -> None:
+        """Also in a child, where nobody gives the lock back."""
+        self._told = threading.Condition()
+
+    def tell(self) -> None:
+        """Something has changed."""
+        with self._told:
+            self._told.notify_all()
+
+    def until(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until that is so; False: the time is over."""
+        within_s = min(max(deadline - monotonic(), 0), threading.TIMEOUT_MAX)
+        with self._told:
+            return self._told.wait_for(condition, within_s)
 
 
 def check_handler(handler: object) -> None:

@@ -1,19 +1,28 @@
-"""One attached socket: bytes out and in, with deadlines, and no system call more than needed."""
+"""One attached socket: bytes out and in, with deadlines, and no system call more than needed; and the connection of
+what has one of its own: a watch, a mirror, a resolver. Its twin is ``aio.stream``.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
 from struct import pack
+from threading import Event, Lock, RLock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
-from crdtsync.client.protocol.frames import ERROR, HELLO_ID, FrameReader
-from crdtsync.errors import DaemonUnavailable, from_wire
+from crdtsync.client.protocol.fork import restart_in_children
+from crdtsync.client.protocol.frames import ERROR, HELLO_ID, FrameReader, encode_hello
+from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from crdtsync.client.blocking.connection import Connection
+    from crdtsync.client.protocol.frames import Message
+    from crdtsync.client.streams.resume import Standing
 
 _TICK_S = 1.0
 """The kernel's own time limit on a blocked call. Setting it for each call would double the system calls; a deadline
@@ -23,6 +32,145 @@ _RECEIVE_BYTES = 64 * 1024
 _NO_ROOM = memoryview(b"")
 HELLO_TIMEOUT_S = 30.0
 """A daemon that hangs is found out, and started anew, well before."""
+
+
+class Stream:
+    """A connection of its own that comes back by itself.
+
+    On each new one it sends what ``request`` gives, and ``take`` is handed each message. Nothing is read ahead of a
+    slow consumer. One thread receives; any may say something, or close it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        standing: Standing,
+        request: Callable[[], bytes],
+        take: Callable[[Message], object],
+        begin_s: float,
+    ) -> None:
+        self._paths = connection.paths
+        self._names = (connection.agent, connection.space, connection.key)
+        self._standing, self._request, self._take, self._begin_s = standing, request, take, begin_s
+        self._backoff = Backoff()
+        self._frames = FrameReader()
+        self._channel: Channel | None = None
+        self._was_begun = False
+        self._closed = Event()
+        self.after_fork()
+        restart_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: the socket is the parent's, and locks may be held by nobody. Go on with ones of our own."""
+        self._changing = RLock()  # a signal's handler may close it
+        self._sending = Lock()
+        self._is_receiving = False
+        closed, self._closed = self._closed.is_set(), Event()
+        if closed:
+            self._closed.set()
+        self._client = os.urandom(16)
+        self._drop()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection now."""
+        return self._channel is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closed.is_set()
+
+    def begin(self) -> None:
+        """Connect, unless that was done before; a daemon that is away is waited for.
+
+        :raises CrdtSyncError: there is none, or it refuses us.
+        """
+        if not self._was_begun:
+            deadline = monotonic() + self._begin_s
+            self._dial(deadline, deadline)
+
+    def receive(self, deadline: float) -> bool:
+        """Take what comes next, or connect; False: the time is over.
+
+        :raises CrdtSyncError: the daemon refuses what is asked, or ends it.
+        """
+        try:
+            with self._changing:
+                channel = self._channel
+                self._is_receiving = channel is not None
+            return self._dial_again(deadline) if channel is None else self._receive(channel, deadline)
+        finally:
+            self._is_receiving = False
+            if self._closed.is_set():
+                self._drop()
+
+    def say(self, frame: Callable[[], bytes], within_s: float) -> None:
+        """Send what that gives, unless the connection is broken."""
+        with self._sending:
+            if self._channel is not None:
+                self._channel.send(frame(), monotonic() + within_s)
+
+    def close(self) -> None:
+        """End it; a thread that waits for it sees that at once."""
+        with self._changing:
+            self._closed.set()
+            if self._channel is not None:
+                self._channel.shutdown()
+                if not self._is_receiving:  # else who receives closes it: nobody is to read what has its number next
+                    self._drop()
+
+    def _receive(self, channel: Channel, deadline: float) -> bool:
+        try:
+            data = channel.receive(deadline)
+            for message in self._frames.feed(data) if data else ():
+                self._take(message)
+        except BaseException as error:  # a signal handler's: something received may be lost, and is told again
+            self._drop()
+            if not isinstance(error, CrdtSyncError):
+                raise
+            self._standing.outlast(error)
+        else:
+            if data is None:
+                return False
+            if not data:
+                self._drop()
+        if self._standing.is_taken:
+            self._backoff.reset()
+        return True
+
+    def _dial(self, deadline: float, until: float) -> None:
+        hello = encode_hello(self._client, *self._names)
+        channel, frames, _ = dial_when_up(self._paths, hello, deadline, until)
+        self._was_begun = True
+        with self._sending:
+            with self._changing:
+                if self._closed.is_set():
+                    channel.close()
+                    return
+                self._frames, self._channel = frames, channel
+            try:
+                channel.send(self._request(), deadline)
+            except BaseException:
+                self._drop()
+                raise
+
+    def _dial_again(self, deadline: float) -> bool:
+        if self._closed.wait(min(self._backoff.next_s(), max(deadline - monotonic(), 0))):
+            return True
+        if monotonic() >= deadline:
+            return False
+        try:
+            self._dial(deadline, 0.0)
+        except CrdtSyncError as error:
+            self._standing.outlast(error)
+        return True
+
+    def _drop(self) -> None:
+        with self._changing:
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
 
 
 class Channel:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from crdtsync.causality import covers
 from crdtsync.client.mirror.held_values import Held, held_from_wire
 from crdtsync.client.mirror.view import Holding, MirrorView, Reads
+from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.streams.resume import Standing
@@ -82,6 +83,7 @@ class MirrorState(MirrorView):
         self._vector: tuple[str | None, VersionVector] = (None, {})
         self._error: CrdtSyncError | None = None
         memory.mirrors = (*memory.mirrors, self._reads)
+        restart_in_children(self)
 
     # -- what its users ask ---------------------------------------------------------------------------------
 
@@ -350,10 +352,16 @@ class MirrorState(MirrorView):
         if self._error is None:
             self._memory.mirrors = tuple(reads for reads in self._memory.mirrors if reads is not self._reads)
             self._reads.bound(self._memory, 0)
-            self.forsake(error)
+            self._refuse_all(error)
 
-    def forsake(self, error: CrdtSyncError) -> None:
-        """The same in a forked child, where locks may be held by nobody."""
+    def after_fork(self) -> None:
+        """In a child: what feeds it is the parent's, and locks may be held by nobody."""
+        self._publishing = Lock()
+        self._refuse_all(
+            InvalidRequest(f"the mirror of {self.prefix!r} belongs to the parent process: open another one")
+        )
+
+    def _refuse_all(self, error: CrdtSyncError) -> None:
         self._error = error
         self._holding = _Ended(error)
 

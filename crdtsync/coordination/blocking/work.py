@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -76,7 +76,7 @@ class Worker:
         self,
         state: Session,
         pattern: str,
-        handler: Callable[[Job], Any | Awaitable[Any]],
+        handler: Callable[[Job], Any],
         role: str | None,
         ttl: float,
     ) -> None:

@@ -372,10 +372,10 @@ def test_one_limit_holds_for_a_resolver_until_it_stands(connect, daemon, monkeyp
 
     def receive(_watch, deadline):
         deadlines.append(deadline)
-        raise Timeout("nothing came")
+        return False
 
     client = connect(daemon.idle)
-    monkeypatch.setattr("crdtsync.client.blocking.watch.Watch._attach", lambda _, *given: deadlines.extend(given))
+    monkeypatch.setattr("crdtsync.client.blocking.stream.Stream._dial", lambda _, *given: deadlines.extend(given))
     monkeypatch.setattr("crdtsync.client.blocking.watch.Watch._receive", receive)
     with pytest.raises(Timeout, match="did not take the resolver in time"):
         client.resolver("k", sorted)
@@ -394,4 +394,4 @@ def test_what_ends_the_thread_of_a_resolver_is_told_and_ends_the_resolver(connec
     client = connect(daemon.idle, asking)
     resolver = client.resolver("k", settle)
     assert told.get(timeout=60) is stop
-    assert resolver._stream._is_closed
+    assert resolver._stream._stream.is_closed

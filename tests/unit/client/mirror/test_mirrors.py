@@ -360,7 +360,7 @@ def test_no_thread_stays_behind(daemon):
     mirrors[0].close()
     client.close()
     for mirror in mirrors:
-        assert not mirror._thread.is_alive()
+        assert not mirror._worker.is_running
         for read in (lambda m=mirror: m["p/a"], lambda m=mirror: m.get("p/a"), lambda m=mirror: "p/a" in m,
                      lambda m=mirror: len(m), lambda m=mirror: list(m), lambda m=mirror: m.snapshot()):  # fmt: skip
             with pytest.raises(DaemonUnavailable, match="is closed"):
