@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from queue import Queue
 from unittest.mock import Mock
 
 import pytest
@@ -211,9 +212,11 @@ def an_event(key, token):
 
 
 async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
+    asked: Queue[object] = Queue()
+
     def scene(peer):
         peer.greet()
-        peer.receive()
+        asked.put(peer.receive())
         peer.wait_for_end()
 
     client = await connect(daemon.idle, scene, scene)
@@ -224,7 +227,7 @@ async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
             return [event async for event in watch]
 
         task = asyncio.create_task(events())
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(asked.get, timeout=60)
         if end is None:
             await client.close()
         else:
