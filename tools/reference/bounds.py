@@ -12,6 +12,7 @@ import importlib
 import inspect
 import itertools
 import re
+from functools import cache
 from types import ModuleType
 
 from tools.reference import ROOT, page
@@ -75,7 +76,7 @@ def value_of(name: str) -> float:
 def meaning(name: str) -> str:
     """The docstring below a constant, or nothing."""
     module, holder, constant = _place(name)
-    body: list[ast.stmt] = ast.parse(inspect.getsource(module)).body
+    body = _statements(module)
     if holder:
         body = next(one.body for one in body if isinstance(one, ast.ClassDef) and one.name == holder)
     for statement, following in itertools.pairwise(body):
@@ -86,6 +87,11 @@ def meaning(name: str) -> str:
             ) if found == constant:
                 return inline(text).removesuffix(".").replace("|", "\\|")
     return ""
+
+
+@cache
+def _statements(module: ModuleType) -> list[ast.stmt]:
+    return ast.parse(inspect.getsource(module)).body
 
 
 def _place(name: str) -> tuple[ModuleType, str, str]:
