@@ -68,7 +68,7 @@ class Shell:
         return [json.loads(line) for line in self.ok(*arguments).splitlines()]
 
     def start(self, *arguments: str) -> Running:
-        return Running([*PROGRAM, *arguments], self.environment, self.directory)
+        return Running([*stand_in("crdtsync", PROGRAM), *arguments], self.environment, self.directory)
 
 
 class Running:

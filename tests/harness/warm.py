@@ -201,7 +201,7 @@ for stream in (0, 1, 2):
 pid = int.from_bytes(os.read(status, 4), "big")
 if not pid:
     sys.exit("the process that forks is gone")
-for number in (signal.SIGTERM, signal.SIGINT):
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda number, _: os.kill(pid, number))
 ended = int.from_bytes(os.read(status, 4), "big")
 if os.WIFSIGNALED(ended):

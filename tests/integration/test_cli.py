@@ -705,8 +705,7 @@ def test_an_interrupt_is_quiet(crdtsync: Shell, command: list[str], daemon: Daem
     crdtsync.ok("set", "key", "1")
     elsewhere = encode_token([("default", 0, {Writer(17): 1})])
     with crdtsync.start(*[word.format(elsewhere=elsewhere) for word in command]) as running:
-        while not any(agent["pid"] == running.process.pid for agent in daemon.status()["agents"]):
-            assert running.process.poll() is None
+        wait_until(lambda: {"status"} < {agent["name"] for agent in daemon.status()["agents"]})
         assert running.interrupt() == (130, "")
 
 
