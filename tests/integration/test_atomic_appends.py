@@ -13,7 +13,7 @@ from tests.harness.workers import appends, in_processes, in_threads
 
 pytestmark = pytest.mark.integration
 
-PROCESSES, TIMES = 4, 500
+PROCESSES, TIMES = 4, 250
 
 
 def test_every_length_that_append_returns_is_returned_once(daemon: Daemon) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.errors import Timeout
-from tests.harness import Cluster, Daemon, wait_until, wait_until_equal, wait_until_held
+from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 
 pytestmark = pytest.mark.integration
 
@@ -49,49 +49,6 @@ def running(*works: Callable[[], object]) -> Iterator[None]:
 # -- partitions ------------------------------
 
 
-def test_appends_on_both_sides_of_a_partition_end_in_one_order(pair: Cluster) -> None:
-    count = 1000
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-
-    def fill(daemon: Daemon) -> None:
-        with daemon.client(daemon.name) as client:
-            assert [client.append("log", [daemon.name, n]) for n in range(count)] == list(range(1, count + 1))
-
-    with running(lambda: fill(pair[0]), lambda: fill(pair[1])):
-        pass
-    pair.heal()
-    wait_until_equal(pair)
-
-    first, second = ([tuple(item) for item in daemon.client().log("log")] for daemon in pair)
-    assert first == second
-    assert len(first) == len(set(first)) == 2 * count
-    for daemon in pair:
-        assert [n for name, n in first if name == daemon.name] == list(range(count)), "an author's own order is kept"
-
-
-def test_writes_on_both_sides_of_a_partition_become_siblings_with_one_winner(pair: Cluster) -> None:
-    pair[0].client().set("plan", "draft")
-    wait_until_equal(pair)
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-    for daemon in pair:
-        client = daemon.client()
-        assert client.get("plan") == "draft"
-        client.set("plan", f"by {daemon.name}")
-    pair.heal()
-    wait_until_equal(pair)
-
-    here, there = (siblings_of(daemon, "plan") for daemon in pair)
-    assert here == there
-    assert sorted(here) == ["by host-a", "by host-b"]
-    client = pair[1].client()
-    assert client.entry("plan") is not None
-    client.set("plan", "both")
-    wait_until_equal(pair)
-    assert siblings_of(pair[0], "plan") == ["both"]
-
-
 def test_a_write_survives_a_concurrent_delete(pair: Cluster) -> None:
     deleter, writer = pair[0].client(), pair[1].client()
     deleter.set("task", 1)
@@ -104,24 +61,6 @@ def test_a_write_survives_a_concurrent_delete(pair: Cluster) -> None:
     pair.heal()
     wait_until_equal(pair)
     assert siblings_of(pair[0], "task") == siblings_of(pair[1], "task") == [2]
-
-
-def test_a_text_that_both_sides_edit_keeps_all_edits(pair: Cluster) -> None:
-    first, second = (daemon.client().text("notes") for daemon in pair)
-    first.set("one two three")
-    wait_until_equal(pair)
-    assert second.read() == "one two three"
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-    for n in range(50):
-        first.insert(0, f"<{n}>")
-        second.insert(len(second.read()), f"[{n}]")
-    second.delete(4, 4)
-    pair.heal()
-    wait_until_equal(pair)
-    text = first.read()
-    assert text == second.read()
-    assert text == "".join(f"<{n}>" for n in reversed(range(50))) + "one three" + "".join(f"[{n}]" for n in range(50))
 
 
 def test_changes_go_around_a_cut_link(cluster: Cluster) -> None:
@@ -177,7 +116,7 @@ def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
 
     def work(daemon: Daemon) -> None:
         with daemon.client(daemon.name) as client:
-            for n in range(200):
+            for n in range(60):
                 client.append("log", [daemon.name, n])
                 client.set(f"k/{n % 7}", [daemon.name, n])
 
@@ -186,14 +125,11 @@ def test_slow_links_converge_too(make_cluster: Callable[..., Cluster]) -> None:
     wait_until_equal(cluster)
     logs = [daemon.client().log("log") for daemon in cluster]
     assert logs[0] == logs[1] == logs[2]
-    assert len(logs[0]) == 600
+    assert len(logs[0]) == 180
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster, seed: int) -> None:
-    import random
-
-    rng = random.Random(seed)
+def test_a_flapping_link_loses_and_repeats_nothing(pair: Cluster) -> None:
+    rng = random.Random(1)
     done = threading.Event()
 
     def work(daemon: Daemon) -> None:
@@ -248,60 +184,6 @@ def test_a_blind_write_says_what_it_replaced(pair: Cluster) -> None:
     assert siblings_of(pair[0], "plan") == ["mine"]
 
 
-# -- batches ------------------------------
-
-
-def test_a_batch_is_visible_whole_or_not_at_all_on_the_other_node(pair: Cluster) -> None:
-    rounds, width = 300, 5
-    done = threading.Event()
-
-    def write() -> None:
-        with pair[0].client("writer") as client:
-            for n in range(rounds):
-                with client.batch() as batch:
-                    for part in range(width):
-                        batch.set(f"part/{part}", n)
-                    batch.append("rounds", n)
-                if n % 10 == 0:  # however fast it is, the reader sees some come
-                    wait_until(lambda n=n: latest[0] >= n)  # type: ignore[misc]
-        done.set()
-
-    seen: set[int] = set()
-    latest = [-1]
-
-    def read() -> None:
-        with pair[1].client("reader") as client:
-            while not done.is_set():
-                values = {value for _, value in client.items("part/")}
-                assert len(values) <= 1, f"a batch was seen in part: {values}"
-                seen.update(values)
-                latest[0] = max(values, default=-1)
-
-    last: list[int] = []
-
-    def watch() -> None:
-        with pair[1].client("watcher") as client:
-            for event in client.watch("", timeout=60):
-                if event.event == "snapshot":
-                    assert event.key is None, "the watch began before the first batch"
-                    started.set()
-                    continue
-                assert event.event == "batch"
-                assert {part.value for part in event.events} == {len(last)}
-                assert len(event.events) == width + 1
-                last.append(len(last))
-                if len(last) == rounds:
-                    return
-
-    started = threading.Event()
-    with running(watch):
-        assert started.wait(10)
-        with running(write, read):
-            pass
-    assert len(seen) >= rounds / 10, "the reader saw the batches come"
-    assert len(last) == rounds
-
-
 # -- causality ------------------------------
 
 
@@ -309,7 +191,7 @@ def test_a_token_from_one_node_is_honoured_on_another(cluster: Cluster) -> None:
     cluster.delay(5)
     writers = [daemon.client("writer") for daemon in cluster]
     readers = [daemon.client("reader") for daemon in cluster]
-    for n in range(90):
+    for n in range(30):
         token = writers[n % 3].set("number", n, seen=None)
         assert readers[(n + 1) % 3].get("number", after=token) == n
         assert readers[(n + 2) % 3].get("number", after=token) == n
@@ -344,38 +226,6 @@ def test_what_an_agent_had_seen_is_there_before_what_it_wrote(cluster: Cluster, 
                 answered.append(event.value)
 
 
-def test_write_concerns(cluster: Cluster) -> None:
-    client = cluster[0].client()
-    assert client.set("k", 1, w=2).nodes >= 2
-    assert client.set("k", 2, w="majority").nodes >= 2
-    assert client.set("k", 3, w="all").nodes == 3
-    assert cluster[2].client().get("k") == 3
-    token = client.set("k", 4)
-    assert client.wait(token, w="all") == 3
-    assert cluster[1].client().wait(token, w=3) == 3
-
-
-def test_a_write_concern_that_a_cut_prevents_says_who_holds_it(cluster: Cluster) -> None:
-    cluster.isolate(2)
-    for other in (0, 1):
-        cluster.wait_parted(other, 2)
-    client = cluster[0].client()
-    assert client.set("k", 1, w="majority").nodes == 2
-    with pytest.raises(Timeout) as caught:
-        client.set("k", 2, w="all", timeout=0.5)
-    assert caught.value.token is not None
-    wait_until_held(client, caught.value.token, "host-a", "host-b")
-    assert caught.value.token is not None
-    assert client.get("k") == 2, "the local write stands"
-    with pytest.raises(Timeout) as lonely:
-        cluster[2].client().set("k2", 1, w="majority", timeout=0.5)
-    assert lonely.value.held_by == ["host-c"]
-    cluster.heal()
-    assert client.wait(caught.value.token, w="all") == 3
-    assert lonely.value.token is not None
-    assert client.wait(lonely.value.token, w="all") == 3
-
-
 def test_what_was_written_in_a_cut_is_known_to_be_held_everywhere_after_it(cluster: Cluster) -> None:
     """Also when both ends dial at once, and one of two connections is given up in the middle of catching up."""
     client = cluster[0].client()
@@ -389,19 +239,6 @@ def test_what_was_written_in_a_cut_is_known_to_be_held_everywhere_after_it(clust
         assert cluster[2].client().wait(token, w="all") == 3
         assert client.last_token is not None
         assert client.wait(client.last_token, w="all") == 3
-
-
-def test_a_read_after_a_token_that_does_not_come_times_out(pair: Cluster) -> None:
-    pair.cut(0, 1)
-    pair.wait_parted(0, 1)
-    token = pair[0].client().set("k", 1)
-    other = pair[1].client()
-    with pytest.raises(Timeout):
-        other.get("k", after=token, timeout=0.3)
-    waiting: list[Any] = []
-    with running(lambda: waiting.append(pair[1].client().get("k", after=token))):
-        pair.heal()
-    assert waiting == [1]
 
 
 # -- what the status says ------------------------------

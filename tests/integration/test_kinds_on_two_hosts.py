@@ -30,7 +30,7 @@ def test_what_one_host_writes_the_other_shows(pair: Cluster) -> None:
 
 def test_what_two_cut_off_hosts_write_is_all_there_after_they_heal(parted: Cluster) -> None:
     """N writes of each kind on each of 2 cut-off hosts, then heal: all N×2 in the same order on both."""
-    count = 300
+    count = 150
 
     def write(number: int) -> None:
         client = parted[number].client(f"agent-{number}")

@@ -66,7 +66,7 @@ def test_cut_off_from_the_majority_there_is_no_claim_and_none_is_kept(voters: Cl
     for other in (1, 2):
         voters.cut(0, other)
         voters.wait_parted(0, other)
-    later = c.claim("deploy", quorum=True, ttl=3, wait=60).acquire()
+    later = c.claim("deploy", quorum=True, ttl=60, wait=60).acquire()
     assert later.fence > lease.fence
     assert not lease.is_held
     wait_until(lambda: lost == ["a"])
@@ -108,7 +108,7 @@ def test_without_voters_it_says_what_to_do(daemon: Daemon):
 
 def test_whoever_holds_it_is_told_at_the_end_of_its_time_though_the_daemon_does_nothing(voters: Cluster):
     told = Event()
-    lease = voters[0].client("ann", timeout=600).claim("deploy", quorum=True, ttl=10, wait=60, on_lost=told.set)
+    lease = voters[0].client("ann", timeout=600).claim("deploy", quorum=True, ttl=3, wait=60, on_lost=told.set)
     lease.acquire()
     voters[0].freeze()
     try:
