@@ -75,7 +75,8 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
     documents = draft.replica.documents
     olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
-    attempt = partial(placed, update, documents.get(document), family.members[document], olders, may_wait=True)
+    before, member = draft.edits_of(document), family.members[document]
+    attempt = partial(placed, update, documents.get(document), member, olders, before=before, may_wait=True)
     try:
         return attempt()
     except Unplaced:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from crdtsync.errors import InvalidValue, TooLarge
 from crdtsync.wire.limits import EDIT_PARTS, MOVED_BYTES_A_PART, WORK_PARTS_MAX
+from crdtsync.wire.yjs.encoding import CLOCK_MAX, read_sections
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
 if TYPE_CHECKING:
     from crdtsync.core.text.document import Document
     from crdtsync.core.text.forgetting import Forgotten
+    from crdtsync.wire.yjs.rewriting import Inserted
 
 DELETES_A_PART = 5
 """So many ranges that are deleted count as one part."""
@@ -56,7 +58,7 @@ class EditWork:
 class DraftedEdits:
     """They are in ``updates``, in order, ``size_bytes`` together. ``begun``: of a compaction, which they are all of."""
 
-    __slots__ = ("_judged", "_outline", "_summaries", "begun", "size_bytes", "updates")
+    __slots__ = ("_inserted", "_judged", "_outline", "_read", "_summaries", "begun", "size_bytes", "updates")
 
     def __init__(self) -> None:
         self.updates: list[bytes] = []
@@ -65,6 +67,8 @@ class DraftedEdits:
         self._outline: Outline | None = None
         self._summaries: list[UpdateSummary] = []  # of the first ones, by which the outline is advanced
         self._judged: tuple[bytes, UpdateSummary] | None = None
+        self._inserted: Inserted = {}
+        self._read = 0  # so many of them are in there
 
     def add(self, update: bytes) -> None:
         """One more, which :meth:`~crdtsync.core.text.document.Document.check` has passed."""
@@ -89,6 +93,14 @@ class DraftedEdits:
         for update in self.updates[len(self._summaries) :]:
             self._note(validate_update(update, self._outline))
         return self._outline
+
+    def inserted(self) -> Inserted:
+        """What they insert; only to be read."""
+        for update in self.updates[self._read :]:
+            for client, structs in read_sections(update, CLOCK_MAX)[0].items():
+                self._inserted.setdefault(client, []).extend(structs)
+        self._read = len(self.updates)
+        return self._inserted
 
     def repeated(self, summary: UpdateSummary) -> list[bytes]:
         """Those that insert what an update inserts, too, which is judged on top of them.

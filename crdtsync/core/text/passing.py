@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from crdtsync.core.text.document import Document
+    from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.core.text.family import Member
     from crdtsync.wire.yjs.encoding import Id, Steps, Struct
     from crdtsync.wire.yjs.rewriting import Inserted
@@ -47,9 +48,16 @@ def passed(update: bytes, older: Document, newer: Document, member: Member, *, m
 
 
 def placed(
-    update: bytes, newer: Document, member: Member, olders: Sequence[Document], *, may_wait: bool = False
+    update: bytes,
+    newer: Document,
+    member: Member,
+    olders: Sequence[Document],
+    *,
+    before: DraftedEdits | None = None,
+    may_wait: bool = False,
 ) -> bytes:
-    """An edit of ``newer`` by an author who still has what that has forgotten, such as an editor with its own replica.
+    """An edit of ``newer``, with the edits ``before``, by an author who still has what that has forgotten, such as an
+    editor with its own replica.
 
     ``olders`` are asked where it stood, in this order.
 
@@ -58,9 +66,10 @@ def placed(
     """
     if may_wait and not newer.is_ready:
         raise Unplaced(newer.make_ready())
-    neighbours = _Neighbours(newer, member, olders, may_wait)
+    neighbours = _Neighbours(newer, member, olders, before, may_wait)
+    known = newer.outline() if before is None else before.outline(newer)
     try:
-        return forwarded(update, newer.outline(), neighbours.left, neighbours.right, ROOT)
+        return forwarded(update, known, neighbours.left, neighbours.right, ROOT)
     except InvalidUpdate as error:
         raise InvalidValue(f"an edit of a text that has been compacted: {error}", path="$") from None
 
@@ -68,11 +77,19 @@ def placed(
 class _Neighbours:
     """What an edit stands between in ``newer``, for what it stands between in an older document."""
 
-    def __init__(self, newer: Document, member: Member, olders: Sequence[Document], may_wait: bool) -> None:
+    def __init__(
+        self,
+        newer: Document,
+        member: Member,
+        olders: Sequence[Document],
+        before: DraftedEdits | None,
+        may_wait: bool,
+    ) -> None:
         self._newer = newer
         self._outline = newer.outline()
         self._cut = member.began_with()
         self._olders = olders
+        self._inserted = {} if before is None else before.inserted()
         self._may_wait = may_wait
 
     def left(self, item: Id) -> Id | None:
@@ -100,7 +117,8 @@ class _Neighbours:
     def _is_behind(self, item: Id, left: Id | None, done: Inserted) -> bool:
         """Whether it stands behind ``left``, which ``newer`` began with, as far as all nodes can tell."""
         if self._is_later(item):
-            struct = _struct_at(item, done) or _struct_at(item, self._newer.inserted) or self._read(item)
+            places = (done, self._inserted, self._newer.inserted)
+            struct = next(filter(None, (_struct_at(item, there) for there in places)), None) or self._read(item)
             return struct.kind == GC or left == (struct.origin if item[1] == struct.clock else (item[0], item[1] - 1))
         return left is None or item == (left[0], left[1] + 1) or self._beginning().is_before(left, item)
 

@@ -324,6 +324,18 @@ def test_who_goes_on_with_an_older_replica_may_name_the_compacted_document(node:
     assert texts_of(node) == ["one 2 three"]
 
 
+def test_an_edit_of_a_compacted_text_may_stand_on_another_one_of_its_batch(node: Host) -> None:
+    editor = Editor(node)
+    editor.append("one two three")
+    editor.edit(4, 8, "")
+    editor.compact()
+    editor.read()
+    updates = [update for word in "XYZ" for update in editor.replica.edit([(4, 4, word)])]
+    edits = [["text_apply", {"key": "t", "document": editor.replica.document, "update": each}] for each in updates]
+    node.agent().do("batch", ops=edits)
+    assert texts_of(node) == ["one ZYXthree"]
+
+
 def test_a_text_with_formats_is_not_compacted(node: Host) -> None:
     session = node.agent()
     doc: Doc[Text] = Doc()
