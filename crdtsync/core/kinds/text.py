@@ -20,6 +20,7 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
+from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
 from crdtsync.core.text.join import compact, merge_siblings, text_op
 from crdtsync.core.text.marker import check_marker, named_document
@@ -56,12 +57,15 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
     family = family_of(draft.held(key), target)
+    if family is not None and draft.replica.documents.exists(
+        family.current
+    ):  # else it would be made in each since then
+        document = target = family.current
+    if family is not None and family.before(target):
+        update = _placed(draft, family, target, update)
     summary = draft.check_edit(target, update)
     if family is not None:
         _find_out_after(draft, family, target, update)
-        if family.before(target):
-            update = _placed(draft, family, target, update)
-            summary = draft.check_edit(target, update)
     draft.replica.documents.get(target).check_author(update, summary, draft.edits_of(target).repeated(summary))
     draft.lengths.check(key, target, update, summary)
     markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
@@ -74,6 +78,8 @@ def _apply(draft: Draft, args: Arguments) -> Result:
 def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes:
     """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
     documents = draft.replica.documents
+    if not documents.is_ready(document):
+        raise NotReady(document)
     olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
     before, member = draft.edits_of(document), family.members[document]
     attempt = partial(placed, update, documents.get(document), member, olders, before=before, may_wait=True)
@@ -116,7 +122,7 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
     if named is not None:
         document = decode_dot(named)
         # The document of another key must not be had by naming it: it would be read under this one then.
-        if family_of(live, document) is None and (draft.is_limited or not draft.replica.documents.exists(document)):
+        if (draft.is_limited or not draft.replica.documents.exists(document)) and family_of(live, document) is None:
             if document.seq <= draft.replica.vector.get(document.writer, 0):
                 raise InvalidRequest(
                     f"this node does not hold a text {shown(named)}, or no longer: read the text again"

@@ -173,7 +173,7 @@ class Document:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was ever applied to it."""
-        return self._read(lambda doc: doc.get_state()) == NO_CLOCKS
+        return not self._outline and self._read(lambda doc: doc.get_state()) == NO_CLOCKS
 
     @property
     def is_uncommitted(self) -> bool:

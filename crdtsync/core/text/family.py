@@ -71,7 +71,7 @@ class Family:
     @property
     def current(self) -> Dot:
         """The document that is the text now."""
-        return current(self.entries)
+        return max({named_document(entry.value) for entry in self.entries}, key=self.place)
 
     def after(self, document: Dot) -> list[Dot]:
         """Those in which an edit of this document is made too, the oldest first."""

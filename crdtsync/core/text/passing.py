@@ -8,7 +8,7 @@ from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.places import Beginning, Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.errors import CrdtSyncError, InvalidValue
@@ -44,7 +44,7 @@ def passed(update: bytes, older: Document, newer: Document, member: Member, *, m
     :raises InvalidValue: it cannot be made there.
     :raises Unplaced: something is to be found out first, and it ``may_wait`` for that.
     """
-    return placed(update, newer, member, [older], may_wait=may_wait)
+    return placed(update, newer, member, [older], structs_max=CLOCK_MAX, may_wait=may_wait)
 
 
 def placed(
@@ -54,6 +54,7 @@ def placed(
     olders: Sequence[Document],
     *,
     before: DraftedEdits | None = None,
+    structs_max: int = EDIT_STRUCTS_MAX,
     may_wait: bool = False,
 ) -> bytes:
     """An edit of ``newer``, with the edits ``before``, by an author who still has what that has forgotten, such as an
@@ -69,9 +70,11 @@ def placed(
     neighbours = _Neighbours(newer, member, olders, before, may_wait)
     known = newer.outline() if before is None else before.outline(newer)
     try:
-        return forwarded(update, known, neighbours.left, neighbours.right, ROOT)
+        return forwarded(update, known, neighbours.left, neighbours.right, ROOT, structs_max)
     except InvalidUpdate as error:
         raise InvalidValue(f"an edit of a text that has been compacted: {error}", path="$") from None
+    except IndexError:
+        raise InvalidValue("an edit of a text that has been compacted ends inside a value", path="$") from None
 
 
 class _Neighbours:

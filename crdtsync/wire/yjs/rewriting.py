@@ -118,6 +118,7 @@ def forwarded(
     left: Callable[[Id], Id | None],
     right: Callable[[Id, Id | None, Inserted], Id | None],
     root: str,
+    structs_max: int = CLOCK_MAX,
 ) -> bytes:
     """An update as it is to be made in a document that holds ``known``, with the neighbours that ``left`` and ``right``
     give for those that it names. What the document holds already is left out, up to the clock.
@@ -126,7 +127,7 @@ def forwarded(
 
     :raises InvalidUpdate: it cannot be written so.
     """
-    sections, at = read_sections(update, CLOCK_MAX)
+    sections, at = read_sections(update, structs_max)
     parts: list[Part] = []
     done: Inserted = {}
     for client, struct in causally(sections, known):

@@ -336,6 +336,24 @@ def test_an_edit_of_a_compacted_text_may_stand_on_another_one_of_its_batch(node:
     assert texts_of(node) == ["one ZYXthree"]
 
 
+def test_as_many_edits_of_an_older_document_fit_into_a_batch(node: Host) -> None:
+    """They are made in the document that is the text now, and in no other."""
+    late, editor = Editor(node), Editor(node)
+    editor.append("one two three")
+    late.read()
+    for _ in range(3):
+        editor.read()
+        editor.edit(8, 13, "")
+        editor.append("three")
+        editor.compact()
+    document = node.agent().ask("text_read", key="t")["document"]
+    updates = [update for number in range(130) for update in late.replica.edit([(4, 4, f"{number} ")])]
+    edits = [["text_apply", {"key": "t", "document": late.replica.document, "update": each}] for each in updates]
+    results = node.agent().do("batch", ops=edits)["results"]
+    assert {result["document"] for result in results} == {document}
+    assert texts_of(node) == [late.replica.content]
+
+
 def test_a_text_with_formats_is_not_compacted(node: Host) -> None:
     session = node.agent()
     doc: Doc[Text] = Doc()
