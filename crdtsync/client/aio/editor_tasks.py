@@ -10,6 +10,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from crdtsync.client.aio.background import AsyncNews
 from crdtsync.client.aio.stream import time_limit
 from crdtsync.client.aio.watch import AsyncWatch
 from crdtsync.client.operations.keys import Operations
@@ -64,7 +65,7 @@ class Typing:
         self.state = Editing()
         self._work = asyncio.Event()
         self.is_busy = False
-        self._moved = asyncio.Event()
+        self._news = AsyncNews()
         self._backoff = Backoff()
         self._watch: AsyncWatch | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -209,7 +210,7 @@ class Typing:
         with self.state.lock:
             self.state.discard()
             self.kick()
-        self._move()
+        self._news.tell()
         await self._ask(deadline)
         return self.read_now()
 
@@ -293,22 +294,13 @@ class Typing:
         await self._until(lambda: not self.state.must_ask and not self.state.must_fetch, deadline, lambda: late)
 
     async def _until(self, condition: Callable[[], bool], deadline: float, late: Callable[[], Timeout]) -> None:
-        try:
-            async with time_limit(max(deadline - monotonic(), 0)):
-                while True:
-                    if self.state.error is not None:
-                        raise self.state.error.with_traceback(None)
-                    if condition():
-                        return
-                    await self._moved.wait()
-        except TimeoutError as error:
-            if isinstance(error, CrdtSyncError):
-                raise
-            raise late() from None
+        def is_so() -> bool:
+            if self.state.error is not None:
+                raise self.state.error.with_traceback(None)
+            return condition()
 
-    def _move(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        if not await self._news.until(is_so, deadline):
+            raise late()
 
     async def _send_all(self) -> None:
         try:
@@ -338,8 +330,8 @@ class Typing:
                 self._fail(error)
             else:
                 self._backoff.reset()
-                self._move()
-        self._move()
+                self._news.tell()
+        self._news.tell()
 
     async def _fetch(self) -> str | None:
         state, discards = self.state, self.state.discards
@@ -396,7 +388,7 @@ class Typing:
             self._fail(error)
 
     def _tell(self) -> None:
-        self._move()
+        self._news.tell()
         if self._on_change is None or self.is_closed or self._watch is None:
             return
         try:
@@ -410,7 +402,7 @@ class Typing:
         with self.state.lock:
             if self.state.error is None:
                 self.state.error = error
-        self._move()
+        self._news.tell()
 
     async def hang_up(self) -> None:
         """End it and its connection, which is its own."""
@@ -427,7 +419,7 @@ class Typing:
             task.cancel()
         if self._watch is not None:
             self._watch.close()
-        self._move()
+        self._news.tell()
         if tasks:
             await asyncio.wait(tasks)
 
