@@ -298,7 +298,9 @@ def test_caps_and_older_versions_by_commands(crdtsync: Shell, daemon: Daemon) ->
     assert run.ok("get", "plan/2") == '{"title": "t"}'
     run.ok("checkpoint", "create", "before")
     assert run.json("checkpoint", "show", "before", "--json")[0]["versions"] == {"plan/*": 2}
-    assert "versions: plan/* 2" in run.ok("checkpoint", "show", "before")
+    told = run.ok("checkpoint", "show", "before")
+    assert "versions: plan/* 2" in told
+    assert "note" not in told, "what it does not say is left out"
     shown = run.json("schema", "show", "--json")
     assert [(row["older"], row["max_entries"], row["max_bytes"]) for row in shown] == [
         ("refuse", 2, 1000),

@@ -93,7 +93,8 @@ def show(settings: Settings, name: str) -> None:
             output.line(output.record(fields))
             continue
         for field in ("name", "note", "prefixes", "keys", "agent", "node", "time", "ttl", "whole", "cut", "versions"):
-            output.line(f"{field}: {_shown(fields[field])}")
+            if shown := _shown(fields[field]):
+                output.line(f"{field}: {shown}")
 
 
 @checkpoint.command("delete")
@@ -126,7 +127,7 @@ def _shown(field: Any) -> str:  # Any: as the fields have it
 
 COLUMNS = (
     Column("NAME", folds=True),
-    Column("KEYS"),
+    Column("KEYS", is_number=True),
     Column("AGENT"),
     Column("NODE"),
     Column("MADE", lambda row: ago(row["time"])),
@@ -235,9 +236,9 @@ POLICY_COLUMNS = (
     Column("NAME", folds=True),
     Column("EVERY", lambda row: span(row["every"])),
     Column("PREFIXES", lambda row: ", ".join(row["prefixes"]), folds=True),
-    Column("KEEP"),
+    Column("KEEP", is_number=True),
     Column("AGE", lambda row: "" if row["age"] is None else span(row["age"])),
-    Column("THERE", lambda row: str(row["count"])),
+    Column("THERE", lambda row: str(row["count"]), is_number=True),
     Column("LAST", lambda row: ago(row["last"])),
 )
 
