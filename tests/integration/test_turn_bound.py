@@ -276,6 +276,7 @@ def check_slowly(agent: RawAgent) -> None:
         agent.write("set", key="checked/k", value=packb([VALUE.decode()]))
 
 
+PAGED = {"log": "log", "set": "members", "map": "fields"}
 LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "get": [calls("get", key=key) for key in ("values/0", "log", "set", "map")],
     "entry": [calls("entry", key="value")],
@@ -297,7 +298,11 @@ LARGEST: dict[str, list[Callable[[RawAgent], object]]] = {
     "append": [writes("append", key="log", value=VALUE)],
     "add": [writes("add", key="set", value=VALUE)],
     "merge": [writes("merge", key="map", fields={f"g{n}": packb(SHORT) for n in range(CHANGE_OPS_MAX)})],
-    "drop": [writes("drop", key="map", field="f0")],
+    "drop": [
+        writes("drop", key="map", field="f0"),
+        *(writes("restore", at="checkpoint:before", prefix=prefix, dry_run=True) for prefix in ("map", "set", "log")),
+        *(calls(name, key=key, at="checkpoint:before") for key, name in PAGED.items()),
+    ],
     "discard": [writes("discard", key="set", value="element 0")],
     "incr": [writes("incr", key="counter", by=1)],
     "reset": [writes("reset", key="counter")],

@@ -48,10 +48,11 @@ if TYPE_CHECKING:
 KEYS_MAX = 1000
 """Keys that one request looks at."""
 ENTRIES_MAX = 50_000
-"""Entries of keys that it compares, then and now, and one key's. Of a value that went since, and is looked for on disk,
-it counts as :data:`ROW_ENTRIES`.
+"""Entries of keys that it compares, then and now, and one key's. Each value that went since, and is read from disk,
+counts as :data:`ROW_ENTRIES` of them, and a look for such values as :data:`LOOK_ROWS` more values.
 """
 ROW_ENTRIES = 25
+LOOK_ROWS = 3
 TEXTS_MAX = 16
 """Texts that it compares: each may have to be read from disk."""
 ROWS_MAX = 500
@@ -169,7 +170,7 @@ def _compared(draft: Draft, past: Past, key: str) -> tuple[_Compared | None, int
     since: list[str | None] | None = []
     if past.undoes is not None:
         since, rows = _since(draft, past, key, was)
-        count += ROW_ENTRIES * rows
+        count += ROW_ENTRIES * (LOOK_ROWS + rows)
         if since is not None and past.undoes not in since:
             return None, count
     return _Compared(was, held, {entry.kind for entry in (*was, *held)}, since), count

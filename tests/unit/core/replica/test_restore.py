@@ -181,7 +181,7 @@ def test_so_are_as_many_rows_as_an_undo_reads(node, monkeypatch):
     for n in range(4):
         for value in range(8):
             ann.set(f"k/{n}", value)
-    monkeypatch.setattr(restoring, "ENTRIES_MAX", 10 * restoring.ROW_ENTRIES)
+    monkeypatch.setattr(restoring, "ENTRIES_MAX", 12 * restoring.ROW_ENTRIES)
     done = restore(ann, undo="ann")
     assert [len(each["items"]) for each in done] == [2, 2]
     assert ann.ask("scan", prefix="k/")["items"] == []
