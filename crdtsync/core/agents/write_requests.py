@@ -10,6 +10,7 @@ from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
 from crdtsync.core.reads.as_of import RestoreRead
+from crdtsync.core.reads.checkpoint_check import Summing
 from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.schemas.check import schema_version
 from crdtsync.core.replica.write_operations import WRITES
@@ -57,6 +58,9 @@ class WriteRequests:
             raise NoSpace(self._node.read_only)
         if name == "restore":
             return self._restore(agent, request, author, replica, args, number)
+        if name == "checkpoint_set" and not replica.entries.is_summed:
+            summing = Summing(replica, lambda: self._dispatcher.handle(agent, request, name, args))
+            return self._dispatcher.read_long(agent, request, summing)
         try:
             result = self._commit(agent, author, replica, name, args, number)
         except CrdtSyncError as error:

@@ -160,7 +160,8 @@ class AutomaticCheckpoints:
                 return wait.looked_to != before
             wait.due_ms = node.now_ms
         turn = sum(1 for other in self._live_holders(replica.name) if other < node.identity.node)
-        if not node.read_only and node.now_ms >= wait.due_ms + turn * TURN_MS:
+        can_write = not node.read_only and replica.entries.is_summed
+        if can_write and node.now_ms >= wait.due_ms + turn * TURN_MS:
             self._make(replica, policy, made, wait)
         return True
 

@@ -24,7 +24,7 @@ Modules:
 - ``history_scan``: a read in slices: the newest writes of many keys
 - ``cuts``: what a space held at a point of its past, and which point a token or a time names
 - ``as_of``: another in slices: any read, as of such a point
-- ``checkpoint_check``: reads back what a checkpoint holds
+- ``checkpoint_check``: sums up what a checkpoint will hold; reads back what it holds
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
 ``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. ``agents`` calls it, after the rights

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.crdt import entries
+from crdtsync.core.reads import checkpoint_check
 from crdtsync.core.replica import checkpoint_operations
 from crdtsync.wire.codec import unpack
 from tests.fleet.agent import Agent, Refusal
@@ -48,6 +50,29 @@ def test_a_checkpoint_is_one_write_that_every_node_has(pair):
         }  # fmt: skip
         assert unpack(patiently(agent, "get", key="k1", at="checkpoint:before")["value"]) == 1
         assert unpack(patiently(agent, "get", key="k2", at=item["cut"])["value"]) == 2
+
+
+def test_soon_after_a_start_what_it_holds_is_summed_up_in_slices(pair, monkeypatch):
+    ann = pair["a"].agent("ann")
+    for n in range(10):
+        ann.set(f"k{n}", n)
+    pair.sync()
+    digest = pair["b"].replica.entries.digest
+    monkeypatch.setattr(entries, "SUMMED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr(checkpoint_check, "SLICE_ENTRIES", 3)
+    pair["a"].restart()
+    slices: list[int] = []
+
+    def sum_up(self, count_max, do=entries.Entries.sum_up):
+        slices.append(count_max)
+        do(self, count_max)
+
+    monkeypatch.setattr(entries.Entries, "sum_up", sum_up)
+    bob = pair["a"].agent("bob")
+    bob.number += 1
+    patiently(bob, "checkpoint_set", n=bob.number, name="before")
+    assert pair["a"].replica.checkpoints.get("before").digest == digest.to_bytes(16, "big")
+    assert slices == [3] * 4
 
 
 def test_the_status_says_how_old_the_newest_checkpoint_is(pair):
