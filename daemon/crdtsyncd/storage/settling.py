@@ -138,7 +138,7 @@ class Settling(PastReads):
         db = self._connection
         try:
             db.execute("BEGIN IMMEDIATE")
-            why = self.quarantine.fill(self._journal, self._write_in, self._outcomes.write)
+            why = self.quarantine.fill(self._journal, self._write_in, self._write_apart)
             self._journal.clear(is_all=True)
             db.execute("COMMIT")
         except BaseException:
@@ -226,6 +226,11 @@ class Settling(PastReads):
         writing.finish()
         self._outcomes.write(batch.outcomes)
         self._outcomes.redact(batch.reply_redactions)
+
+    def _write_apart(self, batch: Batch) -> None:
+        """What of a batch holds although its rows fit into no table."""
+        self._outcomes.write(batch.outcomes)
+        Writing(self._connection, self._backlog).keep_metas(batch)
 
     def _count(self) -> None:
         """A transaction may have been rolled back: look at what is counted in memory."""

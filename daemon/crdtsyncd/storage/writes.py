@@ -169,6 +169,10 @@ class Writing:
             self.db.executemany(statement, [(value, row) for row, value in batch.mended_values])
         if any(_TRIMMED(batch)):
             self._trim(batch)
+        self.keep_metas(batch)
+
+    def keep_metas(self, batch: Batch) -> None:
+        """What the node keeps for itself."""
         for name, value in batch.metas:
             if value is None:
                 self.db.execute("DELETE FROM meta WHERE name = ?", (name,))

@@ -77,6 +77,7 @@ _ROWS: tuple[tuple[str, Callable[..., Any]], ...] = (  # only ever added to: wha
     ("document_updates", DocumentUpdateRow),
     ("floors", _plain),
     ("history_floors", _plain),
+    ("metas", _plain),
 )
 _NAMES = tuple(name for name, _ in _ROWS)
 _OTHERS = tuple(name for name in Batch.__slots__ if name not in (*_NAMES, "own_changes"))

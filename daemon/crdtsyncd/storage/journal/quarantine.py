@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crdtsyncd.storage.journal.journal import Journal, unpacked
 
-from crdtsync.core.storage.interface import Batch, OutcomeRow
+from crdtsync.core.storage.interface import Batch
 from crdtsync.errors import StorageError
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -67,12 +67,12 @@ class Quarantine:
         if self.count:
             self.why = str(self._db.execute("SELECT why FROM quarantine ORDER BY id").fetchone()[0])
 
-    def fill(
-        self, journal: Journal, write: Callable[[Batch], None], write_outcomes: Callable[[list[OutcomeRow]], None]
-    ) -> str:
+    def fill(self, journal: Journal, write: Callable[[Batch], None], write_apart: Callable[[Batch], None]) -> str:
         """In the caller's transaction: the commits in the journal one by one into the tables by ``write``, and from the
-        first that this fails for on here; of those only the replies into their table, so that a repeated write is no
-        second one. Why it failed.
+        first that this fails for on here. Why it failed.
+
+        ``write_apart``: what of these goes into tables all the same. Replies, so that a repeated write is no second
+        one, and what the node has promised as a voter.
 
         :raises StorageError: there is too much here already.
         """
@@ -88,7 +88,7 @@ class Quarantine:
             now_ms = time.time_ns() // 1_000_000
             db.execute("INSERT INTO quarantine (batch, why, time_ms) VALUES (?, ?, ?)", (packed, why, now_ms))
             self.size_bytes += len(packed)
-            self._try(lambda packed=packed: write_outcomes(unpacked(packed).outcomes))  # type: ignore[misc]
+            self._try(lambda packed=packed: write_apart(unpacked(packed)))  # type: ignore[misc]
         if self.size_bytes > BYTES_MAX:
             raise StorageError(
                 f"acknowledged commits that fit into no table ({why}) are more than {BYTES_MAX:,} bytes by now: keep a "

@@ -69,6 +69,7 @@ def write(number: int, rng: Random | None = None, value: bytes = b"\x01") -> Bat
         made.removed_rows.append(RemovedRow(number - 1, number, number))
         made.removals.append(RemovalRow(1, "k", WRITER, number, 0, b"\x90", number, number))
     made.outcomes.append(OutcomeRow(b"c" * 16, number % 4, number, number, b"reply"))
+    made.metas += [("kept", b"%d" % number), ("gone", None if number % 2 else b"")]
     made.own_changes = 1
     if rng is not None and rng.random() < 0.3:
         made.origins.append((1, number, "node", "name"))
@@ -115,6 +116,7 @@ def test_what_a_killed_process_left_in_the_journal_is_there_after_a_restart(stor
         assert journalled(copy.data_dir) == 0
         assert {writer: seq for writer, seq, _ in copy.heads(1)} == {WRITER: 5}
         assert [entry.dot.seq for entry in copy.entries(1)] == [5]
+        assert (copy.meta("kept"), copy.meta("gone")) == (b"5", None)
         assert counters(copy) == counters_by_sum(copy)
         assert dump(copy) == dump(store)
     finally:
@@ -242,6 +244,7 @@ def assert_kept_aside(place: Path) -> None:
             assert copy.quarantine.count == 3
             answered = copy._db.execute("SELECT number FROM outcomes").fetchall()
             assert (5,) in answered  # a repeated write is answered, and not done again
+            assert copy.meta("kept") == b"5"  # a promise, perhaps, of a voter
             assert not copy.spaces()[0].own_writer  # peers may have seen its numbers
             assert counters(copy) == counters_by_sum(copy)
         finally:
