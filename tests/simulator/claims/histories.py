@@ -13,7 +13,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from crdtsync import AsyncClient
-from crdtsync.client.aio import connection, stream
+from crdtsync.client.aio import connection, stream, watch
 from crdtsync.client.aio.methods import base
 from crdtsync.coordination import AsyncLease
 from crdtsync.coordination.claim_record import HELD
@@ -355,6 +355,6 @@ def simulated(world: Machines | VoteMachines, seed: int) -> Iterator[None]:
         patches.enter_context(patch("crdtsync.coordination.aio.quorum.time", clock))
         patches.enter_context(patch("crdtsync.coordination.aio.claims.time", clock))
         patches.enter_context(patch("os.urandom", Random(f"clients {seed}").randbytes))
-        for module in (connection, stream, base):
+        for module in (connection, stream, watch, base):
             patches.enter_context(patch.object(module, "monotonic", clock_s))
         yield
