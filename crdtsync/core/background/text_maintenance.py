@@ -53,9 +53,9 @@ class TextKeeper:
         replica = self._replica
         applied: list[Applied] = []
         self.has_readied = False
-        replica.documents.made.clear()  # who wanted it has it
-        if not (is_writable and replica.documents.unready):
-            replica.documents.joins.clear()  # else somebody may wait for several of them
+        if not (is_writable and (replica.documents.unready or replica.documents.to_compact)):
+            replica.documents.made.clear()  # who wanted it has it; else somebody may wait for several of them
+            replica.documents.joins.clear()
         self._count(now_ms, is_writable)
         if is_writable:
             applied += self._make_ready(now_ms)

@@ -140,7 +140,7 @@ class TextEdits:
         """
         begun = {document: drafted.begun for document, drafted in edits.items() if drafted.begun is not None}
         for document, made in begun.items():
-            self._documents.put(document, made.document)
+            self._documents.put_made(document, made)
         done: list[Dot] = []
         counts: dict[Dot, int] = {}
         for n, op in enumerate(change.ops):

@@ -165,7 +165,7 @@ class Documents:
         """
         if len(self.get(dot).state()) <= AT_ONCE_BYTES_MAX:
             return at_once(self.make_anew(dot))
-        made = self.made.pop(dot, None)
+        made = self.made.get(dot)
         if made is None:
             self.to_compact[dot] = None
             raise NotReady(dot, is_compaction=True)
@@ -209,6 +209,11 @@ class Documents:
         changes = word_edits(self.get(winner).read(), whole)
         yield
         return (yield from self.get(winner).edited_slowly(changes))
+
+    def put_made(self, dot: Dot, made: Forgotten) -> None:
+        """A new document is what a compaction has made, which is nobody else's from then on."""
+        self.made = {old: other for old, other in self.made.items() if other is not made}
+        self.put(dot, made.document)
 
     def put(self, dot: Dot, document: Document) -> None:
         """Have this one in the place of a document, of which it is a twin that was edited, or as a new one."""

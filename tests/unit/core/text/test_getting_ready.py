@@ -170,11 +170,11 @@ def test_what_is_made_ready_in_steps_is_what_is_made_at_once(unread: Host) -> No
 # -- compaction --------------------------------------------------------------------------------------------------------
 
 
-def make_bulky_text(agent: Agent) -> None:
+def make_bulky_text(agent: Agent, key: str = "t") -> None:
     """A long text of which most is deleted, every other character being left."""
-    document = make_long_text(agent)
+    document = make_long_text(agent, key)
     ranges = b"".join(written_uint(clock) + b"\1" for clock in range(0, ITEMS, 2))
-    agent.do_slowly("text_apply", key="t", document=document, update=b"\0\1\5" + written_uint(ITEMS // 2) + ranges)
+    agent.do_slowly("text_apply", key=key, document=document, update=b"\0\1\5" + written_uint(ITEMS // 2) + ranges)
 
 
 def turns_until(machine: Host, request: int, agent: Agent) -> int:
@@ -208,6 +208,19 @@ def test_two_who_want_a_text_compacted_both_have_their_answer(node: Host) -> Non
     documents = [each.result(request)["document"] for each, request in requests]
     assert documents[-1] == agent.ask("text_read", key="t")["document"]
     assert texts_of(node) == ["a" * (ITEMS // 2)]
+
+
+def test_one_batch_compacts_several_long_texts(node: Host) -> None:
+    agent = node.agent()
+    keys = ("t", "u", "v")
+    for key in keys:
+        make_bulky_text(agent, key)
+    request = agent.write("batch", ops=[["text_compact", {"key": key}] for key in keys])
+    turns_until(node, request, agent)
+    assert all(each["bytes_after"] < each["bytes_before"] for each in agent.result(request)["results"])
+    assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS // 2)] * 3
+    node.turn()
+    assert not node.replica.documents.made
 
 
 def test_a_long_text_that_cannot_be_compacted_says_why(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
