@@ -5,8 +5,9 @@ character". It is played as an agent would: each edit is judged as by its author
 the document is counted when a daemon would count it, and takes nothing more when it is fenced. Then is measured, in
 time of the processor, what each edit took, and what it takes to load the document, to hash it and to merge one half of
 the edits into the other. And each step of the plan is sent as one request, a batch, to one of two hosts, which are cut
-off from each other and linked again, compact the text and merge what are two: what a request takes, refused or not, and
-what the longest turn of either host takes. The plan that takes longest is changed, and kept if it takes longer still.
+off from each other and linked again, compact the text and merge what are two; or as one change of a member that keeps
+to no bound of authors: what a request takes, refused or not, and what the longest turn of either host takes. The plan
+that takes longest is changed, and kept if it takes longer still.
 
     python -m fuzz slow-edits --inputs 500 --seed 1
 
@@ -29,6 +30,8 @@ from pycrdt import Doc, Map
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_DELETES_MAX, EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.family import families
+from crdtsync.core.text.join import text_op
 from crdtsync.core.text.yjs_library import NO_CHANGE, new_doc
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
@@ -39,19 +42,24 @@ from fuzz.yjs_steps import ROOT
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
+from tests.fleet.renegade import Renegade
 from tests.simulator.commands import positive_float, positive_int
 
 LIMIT_S: Final = 0.1
 """Of processor time, for each: twice what a turn may take, on a machine that others use too."""
 
 STEPS_MAX: Final = 12
+TURNS_MAX: Final = 100_000
 APART_MAX: Final = 10
 """So many edits of a step are measured one by one."""
 _DOT: Final = Dot(Writer(1), 1, 0)
 
 
 class Step(NamedTuple):
-    """One kind of edits: by which client on, how many, and the places of the neighbours among all items (0 to 1)."""
+    """One kind of edits: by which client on, how many, and the places of the neighbours among all items (0 to 1).
+
+    ``is_forged``: a member makes them, which keeps to no bound of authors.
+    """
 
     kind: str
     client: int
@@ -59,6 +67,7 @@ class Step(NamedTuple):
     left: float
     right: float
     edits: int
+    is_forged: bool = False
 
 
 class Timed(NamedTuple):
@@ -219,6 +228,7 @@ def hosts_s(plan: Plan) -> tuple[float, float]:
     slowest_s = 0.0
     with fleet_of("a", "b") as fleet, turns_timed() as turns_s:
         agents = [fleet[name].agent() for name in "ab"]
+        member = Renegade(fleet["a"])
         for step in plan:
             agent = agents[step.client % 2]
             if step.kind in OF_HOSTS:
@@ -236,6 +246,14 @@ def hosts_s(plan: Plan) -> tuple[float, float]:
                     agent.do_slowly("batch", ops=ops)
                     is_done = True
 
+            held = families(fleet["a"].replica.entries.held("t"))
+            if step.is_forged and held and sum(map(len, updates)) < CHANGE_BYTES_MAX:
+                forged = [text_op("t", None, held[-1].current, update, ()) for update in updates]
+                member.write("default", *forged)
+                come_to_rest(fleet)
+                clocks = tried
+                continue
+
             if sum(map(len, updates)) < CHANGE_BYTES_MAX:
                 slowest_s = max(slowest_s, _timed(send))
                 fleet.sync()
@@ -247,6 +265,19 @@ def hosts_s(plan: Plan) -> tuple[float, float]:
             fleet.link("a", "b")
         fleet.run(2.0)
     return slowest_s, max(turns_s)
+
+
+def come_to_rest(fleet: Fleet) -> None:
+    """A change may take some thousand turns."""
+    for _ in range(TURNS_MAX):
+        moved = sum(wire.deliver(end) for wire in fleet.wires for end in wire.ends)
+        for host in fleet.machines.values():
+            host.turn()
+        if not moved and not any(
+            host.replica.gate or host.replica.documents.unready for host in fleet.machines.values()
+        ):
+            return
+    raise AssertionError("the fleet does not come to rest")
 
 
 def cut_or_link(fleet: Fleet, _agent: Agent) -> None:
@@ -304,7 +335,8 @@ def some_step(rng: random.Random) -> Step:
     size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX, 10_000, EDIT_DELETES_MAX, 900_000))
     ends = (0.0, 0.5, 1.0, rng.random())
     edits = rng.choice((1, 1, 3, 10, 200))
-    return bounded(Step(kind, rng.randrange(1, 2**40), size, rng.choice(ends), rng.choice(ends), edits))
+    is_forged = kind not in OF_HOSTS and rng.random() < 0.3
+    return bounded(Step(kind, rng.randrange(1, 2**40), size, rng.choice(ends), rng.choice(ends), edits, is_forged))
 
 
 def bounded(step: Step) -> Step:
@@ -328,7 +360,7 @@ def changed(plan: Plan, rng: random.Random) -> Plan:
         rng.shuffle(plan)
     else:
         other = some_step(rng)
-        name = rng.choice(("client", "size", "left", "right", "edits", "kind"))
+        name = rng.choice(("client", "size", "left", "right", "edits", "kind", "is_forged"))
         plan[at] = bounded(plan[at]._replace(**{name: getattr(other, name)}))
     return plan
 
