@@ -26,7 +26,7 @@ from crdtsync.core import interface, node
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.diagnostics import counters
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
-from crdtsync.core.replica.replica import Applied
+from crdtsync.core.space import Applied
 from crdtsync.wire.codec import pack
 
 TURN_WRITES = 100

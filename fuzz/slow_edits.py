@@ -29,9 +29,9 @@ from unittest.mock import patch
 from pycrdt import Doc, Map
 
 from crdtsync.causality import Dot, Writer
+from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_DELETES_MAX, EDIT_STRUCTS_MAX, Document
 from crdtsync.core.text.family import families
-from crdtsync.core.text.join import text_op
 from crdtsync.core.text.yjs_library import NO_CHANGE, new_doc
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CHANGE_BYTES_MAX

@@ -82,7 +82,8 @@ Rooms, top to bottom; each may import the rooms below it and never one above (``
 - ``peers``: who is there, and over whom a node is reached
 - ``replica``: one space: its changes, its write operations, its snapshots
 - ``history``: what became of values, and who did it
-- ``kinds``: register, counter, set, map, log, text
+- ``kinds``: register, counter, set, map, log, text; a change in the making
+- (``space``: one space as it stands in memory, which the rooms above read)
 - ``text``: texts as Yjs documents
 - ``storage``: what the core asks of a disk, and what the next commit writes
 - ``crdt``: the observed-remove map of one space

@@ -24,7 +24,7 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.replica import Applied
+    from crdtsync.core.space import Applied
 
 _REGISTER = Kind.REGISTER
 

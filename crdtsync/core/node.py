@@ -21,6 +21,7 @@ from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.node_alarms import LetIn, Misled
+from crdtsync.core.crdt.uploads import BLOB_BYTES_MAX
 from crdtsync.core.diagnostics.counters import Counts
 from crdtsync.core.diagnostics.explain import explain_request
 from crdtsync.core.diagnostics.remote_lag import status_request
@@ -54,7 +55,6 @@ from crdtsync.core.node_context import Log
 from crdtsync.core.node_parts import NodeParts
 from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.replay import take_back
-from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
 from crdtsync.core.storage.interface import Batch, Storage
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from crdtsync.core.agenda import Agenda
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.storage.long_values import ValueCache
 from crdtsync.core.storage.write_batch import Ledger
 

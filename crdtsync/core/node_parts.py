@@ -35,8 +35,9 @@ from crdtsync.core.cluster.spaces import ALWAYS, Spaces
 from crdtsync.core.node_context import Log, NodeContext
 from crdtsync.core.peers.voter import Voter
 from crdtsync.core.replica.asleep import may_sleep
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.registry import Registry
+from crdtsync.core.space import Applied
 from crdtsync.core.storage.interface import SpaceRow, Storage
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync

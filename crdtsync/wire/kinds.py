@@ -89,7 +89,13 @@ CAP_KINDS = frozenset(kind for kind, traits in TRAITS.items() if traits.has_cap)
 PARTS = frozenset(operation for traits in TRAITS.values() for operation in traits.parts)
 """All operations that tell a part."""
 
+_WORDS = {kind.value: kind.word for kind in Kind}
 _BY_WORD = {kind.word: traits for kind, traits in TRAITS.items()}
+
+
+def kind_name(kind: int) -> str:
+    """The name of a kind, also of one that only newer versions know."""
+    return _WORDS.get(kind, f"kind-{kind}")
 
 
 def traits_of(word: str | None) -> Traits:

@@ -9,10 +9,10 @@ from typing import Any
 from crdtsync.causality import Hlc, Writer
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.core.kinds.schema_check import schema_version
 from crdtsync.core.reads.operations import READS, Reader
-from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.schemas.check import schema_version
+from crdtsync.core.replica.space_draft import SpaceDraft
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
@@ -60,7 +60,7 @@ class Site:
     def do(self, operation: str, key: str = "k", **args: Any) -> dict[str, Any]:
         """A write request; its reply. Values are packed."""
         args = self.packed(args)
-        draft = Draft(self.replica, self.now_ms, self.replica.node_of)
+        draft = SpaceDraft(self.replica, self.now_ms)
         draft.author, draft.schema_version = self.name, schema_version(args)
         result = WRITES[operation](draft, args if operation == "batch" else {"key": key, **args})
         if draft.ops:

@@ -125,7 +125,7 @@ def test_every_acknowledged_mark_is_there_once(names: str, compactors: str, apar
 def test_so_it_is_where_every_change_is_taken_in_by_copies(
     names: str, compactors: str, apart: str, parts_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdtsync.core.text.apply_edits.STEP_PARTS_MAX", 0)
+    monkeypatch.setattr("crdtsync.core.replica.text_edits.STEP_PARTS_MAX", 0)
     monkeypatch.setattr("crdtsync.core.text.document.STEP_PARTS_MAX", parts_max)  # and each piece by piece
     for seed in range(100, 102):
         play(names, compactors, apart, seed)
@@ -177,7 +177,7 @@ def made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         newer.apply(written_update(parts))
         return passed(update, older, newer, member)
 
-    monkeypatch.setattr("crdtsync.core.text.apply_edits.passed", twice)
+    monkeypatch.setattr("crdtsync.core.replica.text_edits.passed", twice)
 
 
 def dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

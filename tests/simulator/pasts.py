@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot
-from crdtsync.core.history.recorder import decode_seen
 from crdtsync.core.history.removal_reason import RemovalReason
+from crdtsync.core.kinds.seen import decode_seen
 from crdtsync.core.reads.key_history import decode_order, history_of_key, rows_of_key
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.storage.interface import PastRow

@@ -6,7 +6,7 @@ agent's rights and finds the handler of the operation: a write, a read, or one o
 reply goes to ``Dispatcher.replies``; the node hands it to the daemon with the next ``Ready``, so it leaves after the
 commit.
 
-How a ``set`` goes: ``dispatcher`` -> ``write_requests`` -> a change in ``crdtsync.core.replica.change_draft`` ->
+How a ``set`` goes: ``dispatcher`` -> ``write_requests`` -> a change in ``crdtsync.core.kinds.draft`` ->
 ``Replica.commit`` -> reply. With a write concern above 1 the reply waits in ``crdtsync.core.waiting``.
 
 To add a request: give it a row in :mod:`crdtsync.wire.requests`, whose docstring lists what else it takes, write its

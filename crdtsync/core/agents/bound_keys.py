@@ -14,7 +14,7 @@ from zlib import crc32
 
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import covered
-from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.replica.space_draft import SpaceDraft
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.errors import QuotaExceeded
 from crdtsync.wire.limits import check_key
@@ -144,7 +144,7 @@ class BoundKeys:
             replica = node.replicas.get(space)
             if replica is None:
                 continue
-            draft = Draft(replica, node.now_ms, replica.node_of)
+            draft = SpaceDraft(replica, node.now_ms)
             for (name, key), version in sorted(bound.items()):
                 if name == space:
                     WRITES["delete"](draft, {"key": key, "seen": version})

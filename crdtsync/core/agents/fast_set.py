@@ -1,7 +1,7 @@
 """The short paths of the writes that are made most: a plain ``set`` of a register that holds one value or none, and a
 ``batch`` of them to keys that nobody has written yet, as a checkpoint of an agent is.
 
-:mod:`crdtsync.core.replica.write_operations`, :class:`~crdtsync.core.replica.change_draft.Draft` and
+:mod:`crdtsync.core.replica.write_operations`, :class:`~crdtsync.core.kinds.draft.Draft` and
 :meth:`Replica.commit` do for it a great deal that only other writes need. This does the same to the same state in one
 go; a batch leaves the change to the last of them. Where anything is not as plain as it thinks (options, conditions,
 siblings, expiry, schemas, rights, a first change, a value that cannot be stored), it does nothing at all and leaves the
@@ -17,7 +17,7 @@ from crdtsync.causality import hlc_ms
 from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.replies import Reply
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.replica.replica import Applied
+from crdtsync.core.space import Applied
 from crdtsync.errors import NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Op, value_hash
 from crdtsync.wire.codec import new_row, pack

@@ -9,10 +9,10 @@ from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms
+from crdtsync.core.kinds.schema_check import schema_version
 from crdtsync.core.reads.as_of import RestoreRead
 from crdtsync.core.reads.checkpoint_check import Summing
-from crdtsync.core.replica.change_draft import Draft
-from crdtsync.core.replica.schemas.check import schema_version
+from crdtsync.core.replica.space_draft import SpaceDraft
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
@@ -151,7 +151,7 @@ class WriteRequests:
     ) -> dict[str, Any]:
         if name == "set" and args.get("bind"):
             self._dispatcher.bound.write(agent, replica, check_key(args.get("key")))
-        draft = Draft(replica, self._node.now_ms, replica.node_of)
+        draft = SpaceDraft(replica, self._node.now_ms)
         draft.past = past
         if name not in ("restore", "bring_back"):
             draft.author = author

@@ -16,13 +16,15 @@ from typing import NamedTuple
 from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import TEXT_CONTESTED
 from crdtsync.core.identity import OWN_AGENT
-from crdtsync.core.replica.change_draft import Draft
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.kinds.draft import Draft
+from crdtsync.core.kinds.text_join import replace
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.sync.text_repair import write_anew
 from crdtsync.core.text.document import ITEMS_MAX
 from crdtsync.core.text.family import families, family_of, with_fresh
 from crdtsync.core.text.forgetting import Forgotten
-from crdtsync.core.text.join import replace
+from crdtsync.core.text.passing import find_out_before
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.yjs.encoding import Steps
 
@@ -164,7 +166,7 @@ class TextKeeper:
         family = family_of(self._replica.entries.held(key), dot)
         if family is not None:
             family.members = with_fresh(family.members, made.document.dot, made.cut)
-            yield from self._replica.texts.find_out_before(family, made.document)
+            yield from find_out_before(self._replica.documents, family, made.document)
         return made
 
     def _go_on(self, work: _UnderWay, now_ms: int) -> list[Applied]:
@@ -188,7 +190,7 @@ class TextKeeper:
         try:
             if found is None or found[0] != work.dot:
                 return []
-            draft = Draft(replica, now_ms, replica.node_of)
+            draft = Draft(replica, now_ms)
             replace(draft, work.key, work.dot, made)
             return [replica.commit(draft.ops, OWN_AGENT, None, now_ms, draft.edits)] if draft.ops else []
         except CrdtSyncError as error:

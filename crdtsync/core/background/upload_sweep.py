@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import hlc_ms
+from crdtsync.core.crdt.uploads import removal
 from crdtsync.core.identity import OWN_AGENT
-from crdtsync.core.replica.uploads import removal
 
 if TYPE_CHECKING:
     from crdtsync.core.node_context import NodeContext

@@ -10,7 +10,7 @@ from crdtsync.core.kinds.registry import rules_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crdtsync.core.replica.replica import Applied
+    from crdtsync.core.space import Applied
 
 
 class Counts:

@@ -28,7 +28,8 @@ from crdtsync.wire.tokens import encode_dot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.history.recorder import HistoryRecorder
+    from crdtsync.core.space import Space
 
 CHECKPOINT_PREFIX = "_checkpoint/"
 AT_CHECKPOINT = "checkpoint:"
@@ -76,16 +77,16 @@ def check_name(name: object) -> str:
     return str(name)
 
 
-def packed_record(replica: Replica, note: str, prefixes: list[str], policy: str = "") -> bytes:
+def packed_record(space: Space, note: str, prefixes: list[str], policy: str = "") -> bytes:
     """The value of the record of a checkpoint of what the replica holds now."""
-    entries = replica.entries
-    versions = {schema.pattern: schema.rules.version for schema in replica.schemas.all() if schema.rules is not None}
+    entries = space.entries
+    versions = {schema.pattern: schema.rules.version for schema in space.schemas.all() if schema.rules is not None}
     versioned = [(pattern, version) for pattern, version in versions.items() if version is not None]
     return pack(
         ({"policy": policy} if policy else {})
         | ({"versions": dict(versioned[:VERSIONS_MAX])} if versioned else {})
         | {
-            "cut": flatten(replica.vector),
+            "cut": flatten(space.vector),
             "digest": entries.digest.to_bytes(16, "big"),
             "keys": entries.key_count - sum(1 for _ in entries.keys("_", hidden=True)),
             "note": note,
@@ -115,11 +116,13 @@ class Checkpoints:
     """Of one replica: the records in its live entries, and where their cuts stand in this node's log."""
 
     __slots__ = (
-        "_all", "_keys", "_policies", "_policy_keys", "_positions", "_replica", "bytes_max", "held_bytes", "pins",
+        "_all", "_keys", "_past", "_policies", "_policy_keys", "_positions", "_space", "bytes_max", "held_bytes",
+        "pins",
     )  # fmt: skip
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, space: Space, past: HistoryRecorder) -> None:
+        self._space = space
+        self._past = past
         self.pins: list[int] = []
         """Up to where in the log the cuts of checkpoints reach: what died behind the first is kept."""
         self.held_bytes = 0
@@ -136,7 +139,7 @@ class Checkpoints:
         for key in keys:
             for prefix, known in ((CHECKPOINT_PREFIX, self._keys), (POLICY_PREFIX, self._policy_keys)):
                 if key.startswith(prefix):
-                    if self._replica.entries.held(key):
+                    if self._space.entries.held(key):
                         known[key] = None
                     else:
                         known.pop(key, None)
@@ -146,7 +149,7 @@ class Checkpoints:
         """All of them, the oldest first; those of one name that were made at once, too."""
         if self._all is not None:
             return self._all
-        held = [entry for key in self._keys for entry in self._replica.entries.held(key)]
+        held = [entry for key in self._keys for entry in self._space.entries.held(key)]
         records = [record for entry in held if entry.kind == Kind.REGISTER and (record := record_of(entry))]
         records.sort(key=lambda record: record.entry.order)
         if len(records) == len(held):  # else a disk may have spoilt one, until it is mended
@@ -159,7 +162,7 @@ class Checkpoints:
             return []
         if self._policies is None:
             found = [
-                policy_of(key.removeprefix(POLICY_PREFIX), self._replica.entries.held(key))
+                policy_of(key.removeprefix(POLICY_PREFIX), self._space.entries.held(key))
                 for key in sorted(self._policy_keys)
             ]
             policies = [policy for policy in found if policy is not None]
@@ -170,18 +173,16 @@ class Checkpoints:
 
     def newest_ms(self) -> int | None:
         """When the newest of them was made; None: there is none."""
-        return max((hlc_ms(entry.hlc) for key in self._keys for entry in self._replica.entries.held(key)), default=None)
+        return max((hlc_ms(entry.hlc) for key in self._keys for entry in self._space.entries.held(key)), default=None)
 
     def get(self, name: str) -> Checkpoint:
         """One of them.
 
         :raises InvalidRequest: there is none of that name, or there are several.
         """
-        found = [
-            record for entry in self._replica.entries.held(CHECKPOINT_PREFIX + name) if (record := record_of(entry))
-        ]
+        found = [record for entry in self._space.entries.held(CHECKPOINT_PREFIX + name) if (record := record_of(entry))]
         if not found:
-            where = f"in space {self._replica.name}"
+            where = f"in space {self._space.name}"
             raise InvalidRequest(f"there is no checkpoint {name} {where}: see crdtsync checkpoint list")
         if len(found) > 1:
             raise InvalidRequest(
@@ -192,7 +193,7 @@ class Checkpoints:
 
     def is_whole(self, record: Checkpoint) -> bool:
         """Whether this node can show all of it."""
-        return covers(record.vector, self._replica.past.floor)
+        return covers(record.vector, self._past.floor)
 
     # -- where their cuts stand in the log -----------------------------------------------------------------------
 
@@ -203,17 +204,17 @@ class Checkpoints:
         one, but not the newest of all; else the oldest of all, with an alarm.
         """
         self.held_bytes, self.bytes_max = held_bytes, bytes_max
-        replica, known = self._replica, self._known()
+        space, known = self._space, self._known()
         records = {record.entry.dot: record for record in self.all()}
         if not records and not known:
             return
         for dot in [dot for dot in known if dot not in records]:
             del known[dot]
-            replica.ledger.batch.metas.append((self._meta(dot), None))
+            space.ledger.batch.metas.append((self._meta(dot), None))
         for dot, record in records.items():
-            if dot not in known and covers(record.vector, replica.floor):
-                durable = replica.durable_vector()
-                self._note(dot, replica.storage.position_missing(replica.id, record.vector, durable))
+            if dot not in known and covers(record.vector, space.floor):
+                durable = space.durable_vector()
+                self._note(dot, space.storage.position_missing(space.id, record.vector, durable))
         pinned = {dot: position for dot, position in known.items() if position != _LOST}
         if pinned and held_bytes > bytes_max:
             by_age = sorted(pinned, key=lambda dot: pinned[dot])
@@ -231,23 +232,23 @@ class Checkpoints:
         self._note(record.entry.dot, _LOST)
         if record.policy:
             return
-        self._replica.alarms.raise_once(
+        self._space.alarms.raise_once(
             CHECKPOINT_LOST,
-            self._replica.name,
-            f"space {self._replica.name}: this node could not keep what the checkpoint {record.name} holds: the past "
+            self._space.name,
+            f"space {self._space.name}: this node could not keep what the checkpoint {record.name} holds: the past "
             f"of the space takes over {self.bytes_max:,} bytes",
             (record.name,),
         )
 
     def _note(self, dot: Dot, position: int) -> None:
         self._known()[dot] = position
-        self._replica.ledger.batch.metas.append((self._meta(dot), pack([*dot, position])))
+        self._space.ledger.batch.metas.append((self._meta(dot), pack([*dot, position])))
 
     def _known(self) -> dict[Dot, int]:
         if self._positions is None:
-            rows = map(unpack, self._replica.storage.metas(self._meta(None)))
+            rows = map(unpack, self._space.storage.metas(self._meta(None)))
             self._positions = {Dot(Writer(writer), seq, n): position for writer, seq, n, position in rows}
         return self._positions
 
     def _meta(self, dot: Dot | None) -> str:
-        return f"checkpoint/{self._replica.id}/" + ("" if dot is None else encode_dot(dot))
+        return f"checkpoint/{self._space.id}/" + ("" if dot is None else encode_dot(dot))

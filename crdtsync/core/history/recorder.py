@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
@@ -21,6 +20,7 @@ from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, 
 from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
+from crdtsync.core.kinds.seen import BLINDLY
 from crdtsync.core.storage.interface import (
     PastRow,
     Removal,
@@ -35,59 +35,14 @@ from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Space
 
 
 PATTERN_FLOORS_MAX = 1000
 """For so many patterns history says by itself where it begins; for more, the whole space's begins there."""
-_RANGE, _BLIND, _CROWDED, _READ = 0, 2, 3, 4
 _SET = "set"
-_BLINDLY = b"\x81\x02"  # the map {_BLIND: …}
-NOTHING_SEEN = pack(None)
-
-
-class Seen(NamedTuple):
-    """What an operation took the place of: single ``dots``, or all of the key that ``vector`` covers.
-
-    ``blind``: its author had not read it. ``crowded``: what it took along unread, since the key was full.
-    """
-
-    dots: tuple[Dot, ...] = ()
-    vector: VersionVector | None = None
-    blind: bool = False
-    crowded: tuple[Dot, ...] = ()
-
-
-def seen_by(op: Op) -> bytes:
-    """What an operation takes the place of, as an entry's row has it."""
-    if not op.removes:
-        return NOTHING_SEEN
-    if op.crowded and not isinstance(op.removes, RemoveRange):
-        end = len(op.removes) - op.crowded
-        known, crowded = flat_removes(op.removes[:end]), flat_removes(op.removes[end:])
-        return pack({_BLIND if op.blind else _READ: known, _CROWDED: crowded})
-    plain = flat_removes(op.removes)
-    return pack({_BLIND: plain}) if op.blind and not isinstance(op.removes, RemoveRange) else pack(plain)
-
-
-def decode_seen(packed: bytes) -> Seen:
-    """The opposite."""
-    plain = unpack(packed, strict_map_key=False)
-    if not isinstance(plain, dict):
-        return Seen(_dots(plain))
-    if _RANGE in plain:
-        flat = plain[_RANGE]
-        return Seen((), dict(zip(flat[::2], flat[1::2], strict=True)))
-    is_blind = _BLIND in plain
-    return Seen(_dots(plain[_BLIND if is_blind else _READ]), None, is_blind, _dots(plain.get(_CROWDED)))
-
-
-def _dots(flat: list[Any] | None) -> tuple[Dot, ...]:
-    flat = flat or []
-    return tuple(Dot(*parts) for parts in zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
 def _is_to_say(op: Op) -> bool:
@@ -112,21 +67,21 @@ class HistoryRecorder:
     """
 
     __slots__ = (
-        "_committed", "_judged", "_ledger", "_of_patterns", "_replica", "_unsaved_keys", "floor", "since_ms",
+        "_committed", "_judged", "_ledger", "_of_patterns", "_space", "_unsaved_keys", "floor", "since_ms",
         "taken_away", "unsaved",
     )  # fmt: skip
 
-    def __init__(self, replica: Replica, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
+    def __init__(self, space: Space, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
         self.floor = floor
         self.since_ms = since_ms
         self.unsaved: dict[str, list[PastRow]] = {}
         self._unsaved_keys: list[tuple[int, str]] = []  # of which some went at this position, oldest first
         self._judged: tuple[Change | None, bool] = None, False
         self._committed = 0  # the position of the newest change on disk
-        self._replica = replica
+        self._space = space
         self._ledger = ledger
-        self._of_patterns = {floor.pattern.text: floor for floor in _stored_floors(replica)}
-        self.taken_away = Pins(replica, ledger)
+        self._of_patterns = {floor.pattern.text: floor for floor in _stored_floors(space)}
+        self.taken_away = Pins(space, ledger)
 
     # -- while changes are applied -----------------------------------------------------------------------------
 
@@ -135,14 +90,14 @@ class HistoryRecorder:
         batch, op = self._ledger.batch, change.ops[n]
         operation = operation_of(op).name
         for entry in removed:
-            self._replica.values.died(entry)
+            self._space.values.died(entry)
         if removed:
             reasons = removal_reasons(
                 change,
                 n,
                 removed,
                 lambda entry: self.is_same_author(entry, change),
-                self._replica.entries.policy_of,
+                self._space.entries.policy_of,
                 self._resolves(change),
             )
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
@@ -155,7 +110,7 @@ class HistoryRecorder:
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         batch.removals.append(
             RemovalRow(
-                self._replica.id, op.key, change.writer, change.seq, n, removes, position, now_ms,
+                self._space.id, op.key, change.writer, change.seq, n, removes, position, now_ms,
                 hlc, change.agent, operation,
             )
         )  # fmt: skip
@@ -166,7 +121,7 @@ class HistoryRecorder:
         """
         if not any(map(_is_to_say, change.ops)):
             return change.ops
-        entries = self._replica.entries
+        entries = self._space.entries
         drafted: dict[Dot, Entry] = {}
         ops: list[Op] = []
         for n, op in enumerate(change.ops):
@@ -193,18 +148,18 @@ class HistoryRecorder:
 
     def replaced(self, change: Change, dot: Dot, gone: Entry, position: int, now_ms: int) -> bytes:
         """As :meth:`record_removed`, of an operation that puts ``dot``, a register's value, in the place of the one
-        that the key held. Returns what :func:`seen_by` says of it.
+        that the key held. Returns what :func:`~crdtsync.core.kinds.seen.seen_by` says of it.
         """
         batch, op = self._ledger.batch, change.ops[dot.n]
-        self._replica.values.died(gone)
+        self._space.values.died(gone)
         hlc, agent, removes = change.hlc, change.agent, pack(flat_removes(op.removes))
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
         self._keep(op.key, position, [(gone, None, position, reason, removal)])
         batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, dot.n, reason)))
-        row = (self._replica.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
+        row = (self._space.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
         batch.removals.append(new_row(RemovalRow, row))
-        return _BLINDLY + removes if op.blind else removes
+        return BLINDLY + removes if op.blind else removes
 
     def record_removed_elsewhere(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
@@ -221,11 +176,11 @@ class HistoryRecorder:
         """From now on nothing is told of what was superseded before: neither below ``floor`` nor before that time."""
         merge(self.floor, floor)
         self.since_ms = max(self.since_ms, time_ms)
-        self._ledger.batch.history_floors.append((pack_vector(self.floor), self.since_ms, self._replica.id))
+        self._ledger.batch.history_floors.append((pack_vector(self.floor), self.since_ms, self._space.id))
         for text, of_pattern in [*self._of_patterns.items()]:
             if covers(self.floor, of_pattern.vector) and self.since_ms >= of_pattern.since_ms:
                 del self._of_patterns[text]
-                self._ledger.batch.metas.append((history_floor_name(self._replica.id, text), None))
+                self._ledger.batch.metas.append((history_floor_name(self._space.id, text), None))
 
     def cut_pattern(self, text: str, floor: VersionVector, time_ms: int) -> None:
         """As :meth:`cut`, of the keys of a pattern alone."""
@@ -237,11 +192,11 @@ class HistoryRecorder:
         merge(before.vector, floor)
         after = self._of_patterns[text] = before._replace(since_ms=max(before.since_ms, time_ms))
         packed = pack([text, pack_vector(after.vector), after.since_ms])
-        self._ledger.batch.metas.append((history_floor_name(self._replica.id, text), packed))
+        self._ledger.batch.metas.append((history_floor_name(self._space.id, text), packed))
 
     def committed(self) -> None:
         """All that was removed is on disk."""
-        self._committed = self._replica.position
+        self._committed = self._space.position
         self.let_go()
 
     def let_go(self) -> None:
@@ -249,7 +204,7 @@ class HistoryRecorder:
         keys = self._unsaved_keys
         if not keys:
             return
-        missing = self._replica.storage.backlog_position
+        missing = self._space.storage.backlog_position
         end = self._committed + 1 if missing is None else min(missing, self._committed + 1)
         count = bisect_left(keys, (end, ""))
         for _, key in keys[:count]:
@@ -275,50 +230,17 @@ class HistoryRecorder:
                 found.append((vector, since_ms))
         return found
 
-    def seen(self, entry: Entry) -> bytes | None:
-        """What the operation that wrote an entry took the place of, for one that was alive at the last commit or is
-        now; None: not known here.
-        """
-        rows = self._ledger.batch.entries
-        if rows and entry.row >= rows[0].row:
-            at = bisect_left(rows, entry.row, key=itemgetter(0))
-            if at < len(rows) and rows[at].row == entry.row:
-                return rows[at].seen
-        return self._replica.storage.seen(entry.row)
-
-    def describe(self, packed: bytes | None) -> dict[str, Any]:
-        """What the write of a value took the place of, as agents see it: ``seen`` is None where that is not known here.
-
-        ``blind`` are those that it had not read; ``seen_all`` stands for all of the key that its token covers.
-        """
-        try:
-            seen = None if packed is None else decode_seen(packed)
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-        ):  # a damaged page of the disk: what else is known of the value is told
-            seen = None
-        if seen is None:
-            return {"seen": None}
-        if seen.vector is not None:
-            return {"seen": [], "seen_all": encode_token([(self._replica.name, self._replica.epoch, seen.vector)])}
-        dots, crowded = ([encode_dot(dot) for dot in dots] for dots in (seen.dots, seen.crowded))
-        if seen.blind or crowded:
-            return {"seen": [], "blind": dots + crowded} if seen.blind else {"seen": dots, "blind": crowded}
-        return {"seen": dots}
-
     def is_same_author(self, entry: Entry, change: Change) -> bool:
         """Whether a change is of the author of an entry."""
         if entry.agent != change.agent or entry.writer == change.writer:
             return entry.agent == change.agent
-        nodes = {self._replica.origins.get(writer, ("",))[0] for writer in (entry.writer, change.writer)}
+        nodes = {self._space.origins.get(writer, ("",))[0] for writer in (entry.writer, change.writer)}
         return len(nodes) == 1 and "" not in nodes
 
 
-def _stored_floors(replica: Replica) -> list[Floor]:
+def _stored_floors(space: Space) -> list[Floor]:
     found = []
-    for packed in replica.storage.metas(history_floor_name(replica.id, "")):
+    for packed in space.storage.metas(history_floor_name(space.id, "")):
         text, vector, since_ms = unpack(packed)
         flat = unpack(vector)
         found.append(Floor(check_pattern(text), dict(zip(flat[::2], flat[1::2], strict=True)), since_ms))

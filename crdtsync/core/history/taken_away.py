@@ -15,7 +15,7 @@ from crdtsync.core.storage.interface import DeadPlace, taken_away_name
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Space
     from crdtsync.core.storage.write_batch import Ledger
 
 PIN_MS = 7 * 24 * 3600 * 1000
@@ -35,13 +35,13 @@ class Pin(NamedTuple):
 class Pins:
     """Of one replica, the oldest first."""
 
-    __slots__ = ("_ledger", "_pins", "_replica")
+    __slots__ = ("_ledger", "_pins", "_space")
 
-    def __init__(self, replica: Replica, ledger: Ledger) -> None:
-        self._replica = replica
+    def __init__(self, space: Space, ledger: Ledger) -> None:
+        self._space = space
         self._ledger = ledger
         self._pins: dict[int, Pin] = {}
-        for packed in replica.storage.metas(taken_away_name(replica.id, None)):
+        for packed in space.storage.metas(taken_away_name(space.id, None)):
             position, until_ms, *place = unpack(packed)
             self._pins[position] = Pin(position, until_ms, DeadPlace(*place))
 
@@ -58,7 +58,7 @@ class Pins:
     def let_go(self, position: int) -> None:
         """It is kept no longer than the rest of history."""
         del self._pins[position]
-        self._ledger.batch.metas.append((taken_away_name(self._replica.id, position), None))
+        self._ledger.batch.metas.append((taken_away_name(self._space.id, position), None))
 
     def let_old_ones_go(self, now_ms: int) -> None:
         """Those whose time is over."""
@@ -76,4 +76,4 @@ class Pins:
     def _put(self, pin: Pin) -> None:
         self._pins[pin.position] = pin
         packed = pack([pin.position, pin.until_ms, *pin.place])
-        self._ledger.batch.metas.append((taken_away_name(self._replica.id, pin.position), packed))
+        self._ledger.batch.metas.append((taken_away_name(self._space.id, pin.position), packed))

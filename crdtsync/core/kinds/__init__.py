@@ -12,16 +12,17 @@ Where to begin:
   ``text``, ``blob``;
 - ``registry``: the table of all kinds, and which operation an :class:`~crdtsync.wire.change.Op` of a change is;
 - ``operations``: what agents, events and history call an operation, and what its event tells;
+- ``draft``: :class:`~.draft.Draft`, one change in the making, to which the operations of a kind add;
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
 
-``arguments`` checks what requests share, ``rank_check`` refuses a write that ranks too low under the key's schema,
-``crowding`` keeps siblings within their bound, ``json_schema`` checks values against JSON Schemas in bounded time.
+``arguments`` checks what requests share, ``schema_check`` holds an operation against the schema of its key,
+``crowding`` keeps siblings within their bound, ``seen`` tells what a write took the place of, and ``text_join`` is where
+a text's document takes the place of others: compaction, merge.
 
 A new kind takes a number and a row in :mod:`crdtsync.wire.kinds`, a module here with its ``RULES``, a line in
 ``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes methods of the
 client, commands, a line in ``crdtsyncd.cli.data.kinds``, a module in ``tests/simulator/kinds``, and a row in
 ``docs/how-to/model-data.md``.
 
-This room may import ``text``, ``storage``, ``crdt`` and below. It knows replicas and drafts by type alone: they are
-handed in.
+This room may import :mod:`crdtsync.core.space`, ``text``, ``storage``, ``crdt`` and below.
 """

@@ -19,7 +19,7 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import shown
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
 
 
 def _write(draft: Draft, args: Arguments) -> Result:
@@ -48,7 +48,7 @@ def _set(draft: Draft, args: Arguments) -> Result:
 
 
 def _check_size(draft: Draft, size: int) -> None:
-    bytes_max = draft.replica.uploads.bytes_max
+    bytes_max = draft.space.uploads.bytes_max
     if size > bytes_max:
         raise TooLarge(f"the blob has {size:,} bytes or more; this daemon takes {bytes_max:,} (blob_bytes_max)")
 
@@ -59,15 +59,15 @@ def _check_whole(draft: Draft, key: str, manifest: Manifest) -> None:
     Who removes an entry removes its parts, so no two entries may name the same; and the node that wrote the parts may
     clear them away while no entry names them, so no other one may.
     """
-    replica = draft.replica
+    space = draft.space
     parts = parts_key(key, manifest.upload)
-    if manifest.upload in replica.uploads.named(draft.held(key)):
+    if manifest.upload in space.uploads.named(draft.held(key)):
         raise InvalidRequest(f"the upload {manifest.upload} of {shown(key)} was finished before: put the blob again")
     for number in range(manifest.parts):
         held = draft.part(parts, Kind.MAP, str(number))
         is_last = number == manifest.parts - 1
         size = manifest.size - number * PART_BYTES if is_last else PART_BYTES
-        if len(held) != 1 or held[0].size_bytes != _packed_bytes(size) or not replica.is_own(held[0].writer):
+        if len(held) != 1 or held[0].size_bytes != _packed_bytes(size) or not space.is_own(held[0].writer):
             raise InvalidRequest(f"part {number} of the upload {manifest.upload} of {shown(key)} is missing here")
 
 
@@ -76,7 +76,7 @@ def _packed_bytes(size: int) -> int:
     return size + (2 if size < 1 << 8 else 3 if size < 1 << 16 else 5)
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     register.RULES.split,
     register.RULES.read,
     is_inline=always,

@@ -34,8 +34,8 @@ from crdtsync.wire.limits import REQUEST_ITEMS_MAX, VALUE_BYTES_MAX, check_key
 from crdtsync.wire.tokens import encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 INCREMENT_MAX = 1 << 53
 TOTAL_MAX = 2**63 - 1
@@ -264,8 +264,8 @@ def _reset(draft: Draft, args: Arguments) -> Result:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def _read(replica: Replica, group: Sibling) -> bytes:
-    entries = replica.entries
+def _read(space: Space, group: Sibling) -> bytes:
+    entries = space.entries
     is_all = entries.held(group[0].key) is group
     return pack((entries.summary(group[0].key, Tally) if is_all else summary_of(Tally, group)).value)
 
@@ -285,7 +285,7 @@ def _history_value(entry: Entry) -> bytes | None:
 
 INCR = Operation("incr", Tells.RESULT, no_value)
 
-RULES = Rules(
+RULES: Rules = Rules(
     None,
     _read,
     is_inline=always,

@@ -9,7 +9,7 @@ as *lost*, the reply names them, and an alarm tells of it. Under ``all`` and ``m
 there the write is refused, and told which call helps. A write that replaces a sibling makes no more of them, and is
 never refused.
 
-Merging takes nothing along: a replica that drops what another one keeps never converges.
+Merging takes nothing along: a space that drops what another one keeps never converges.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crdtsync.wire import limits
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
 
 
 def crowded_out(

@@ -27,8 +27,8 @@ from crdtsync.wire.limits import check_key, shown
 from crdtsync.wire.tokens import decode_dot
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 APPEND = Operation("append", Tells.ELEMENT)
 
@@ -94,15 +94,15 @@ def _remove(draft: Draft, args: Arguments) -> Result:
     is_here = element is not None and element.kind == Kind.LOG and not element.is_expired(draft.now_ms)
     if is_here:
         draft.add(Op(key, None, Kind.LOG, None, None, (dot,), None))
-    elif dot.seq > draft.replica.vector.get(dot.writer, 0) and dot.writer != draft.own_dot().writer:
+    elif dot.seq > draft.space.vector.get(dot.writer, 0) and dot.writer != draft.own_dot().writer:
         unknown = InvalidRequest(f"{key!r} has no element {shown(args.get('dot'))}, and no node is known that has it")
         raise NotYet({dot.writer: dot.seq}, otherwise=unknown)
     return {"existed": is_here, "length": len(logged) - is_here}
 
 
-def _read(replica: Replica, group: Sibling) -> bytes:
+def _read(space: Space, group: Sibling) -> bytes:
     check_readable([entry.size_bytes for entry in group], "log", "log")
-    replica.values.fetch(group)
+    space.values.fetch(group)
     return packed_array([entry.value or pack(None) for entry in group])
 
 
@@ -133,7 +133,7 @@ def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
     }
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     None,
     _read,
     is_inline=when_short,

@@ -29,7 +29,7 @@ from crdtsync.core.kinds.base import (
 )
 from crdtsync.core.kinds.crowding import crowded_out
 from crdtsync.core.kinds.operations import Fields, Operation, Tells
-from crdtsync.core.kinds.rank_check import check_rank
+from crdtsync.core.kinds.schema_check import check_rank
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
@@ -37,8 +37,8 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, key_fault, shown
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 
 def _merge(draft: Draft, args: Arguments) -> Result:
@@ -153,11 +153,11 @@ def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
     return [sorted(winners, key=order_of), *(FieldSibling([entry]) for entry in rank(losers))]
 
 
-def _read(replica: Replica, group: Sibling) -> bytes | None:
+def _read(space: Space, group: Sibling) -> bytes | None:
     if isinstance(group, FieldSibling):
         return group[-1].value
     _check_readable(group)
-    replica.values.fetch(group)
+    space.values.fetch(group)
     return _packed({entry.sub: intact(entry.value) for entry in group if entry.sub is not None})
 
 
@@ -227,7 +227,7 @@ def _is_conflicting(entries: Entries, entry: Entry) -> bool:
     return entry.sub is not None and len(entries.of_sub(entry.key, entry.sub)) > 1
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     _split,
     _read,
     is_inline=when_short,

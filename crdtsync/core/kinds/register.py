@@ -11,7 +11,7 @@ from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Ranked, Rules, Sibling, always, check_readable, intact, packed_array
 from crdtsync.core.kinds.crowding import crowded_out
-from crdtsync.core.kinds.rank_check import check_rank
+from crdtsync.core.kinds.schema_check import check_rank
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
@@ -19,8 +19,8 @@ from crdtsync.wire.limits import check_key
 from crdtsync.wire.tokens import Version
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 
 _SAID_OF_VALUES = ("confidence", "meta")
@@ -82,7 +82,7 @@ def _touch(draft: Draft, args: Arguments) -> Result:
         return result
     entry = draft.winner(live)[-1]
     value = entry.value
-    draft.replica.values.check([entry])
+    draft.space.values.check([entry])
     if value is None or entry.value_hash is None:
         raise InvalidRequest(f"the value of {key!r} was purged: there is nothing left to keep", key=key)
     attrs = {name: value for name, value in (entry.attrs or {}).items() if name in _SAID_OF_VALUES} | (ttl or {})
@@ -96,7 +96,7 @@ def _split(live: list[Entry]) -> list[Sibling]:
     return [[entry] for entry in live]
 
 
-def read(_replica: Replica, group: Sibling) -> bytes | None:
+def read(_space: Space, group: Sibling) -> bytes | None:
     """Also for kinds that only newer versions know."""
     return group[-1].value
 
@@ -115,7 +115,7 @@ def _is_conflicting(_entries: Entries, _entry: Entry) -> bool:
     return True
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     _split,
     read,
     is_inline=always,

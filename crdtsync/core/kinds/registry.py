@@ -30,7 +30,7 @@ def _shown(value: bytes | None) -> bytes | None:
 
 
 UNKNOWN = register.RULES._replace(
-    read=lambda _replica, group: _shown(group[-1].value),
+    read=lambda _space, group: _shown(group[-1].value),
     history_value=lambda entry: _shown(entry.value),
     writes={},
     ranked=None,

@@ -35,8 +35,8 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_key
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 NAMED_BYTES_MAX = 192
 """So long an element may be for its identity to be its own bytes. Longer ones are known by their hash."""
@@ -113,10 +113,10 @@ def _discard(draft: Draft, args: Arguments) -> Result:
     return {"existed": left < was, "length": length, "behind": behind}
 
 
-def _read(replica: Replica, group: Sibling) -> bytes:
+def _read(space: Space, group: Sibling) -> bytes:
     shown = members(group)
     check_readable([entry.size_bytes for entry in shown], "set", "members")
-    replica.values.fetch(shown)
+    space.values.fetch(shown)
     return packed_array([intact(entry.value) for entry in shown])
 
 
@@ -157,7 +157,7 @@ def _partial(entries: Entries, key: str, touched: Touched) -> Part | None:
     return {"op": ADD.name, "value": packed_array(added), "gone": packed_array([*gone.values()])}
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     None,
     _read,
     is_inline=when_short,

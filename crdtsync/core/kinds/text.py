@@ -5,7 +5,7 @@ of Ann's marker, so that the key mostly holds one entry, however long the text i
 document (:mod:`crdtsync.core.text`), and Yjs merges them.
 
 If Ann and Bob both make the text ``notes`` at once, on two hosts, there are two documents, and their markers are
-siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.core.text.join`).
+siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.core.kinds.text_join`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
+from crdtsync.core.kinds.text_join import compact, merge_siblings, text_op
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
-from crdtsync.core.text.join import compact, merge_siblings, text_op
 from crdtsync.core.text.marker import check_marker, named_document
-from crdtsync.core.text.passing import Unplaced, find_out, placed
+from crdtsync.core.text.passing import Unplaced, find_out, find_out_after, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Op
@@ -34,8 +34,8 @@ from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX, check_k
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.space import Space
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
 """Of a text that is read: what fits into a frame beside all that is told with it."""
@@ -57,17 +57,15 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
     family = family_of(draft.held(key), target)
-    if family is not None and draft.replica.documents.exists(
-        family.current
-    ):  # else it would be made in each since then
+    if family is not None and draft.space.documents.exists(family.current):  # else it would be made in each since then
         document = target = family.current
     if family is not None and family.before(target):
         update = _placed(draft, family, target, update)
     summary = draft.check_edit(target, update)
     if family is not None:
         _find_out_after(draft, family, target, update)
-    draft.replica.documents.get(target).check_author(update, summary, draft.edits_of(target).repeated(summary))
-    draft.lengths.check(key, target, update, summary)
+    draft.space.documents.get(target).check_author(update, summary, draft.edits_of(target).repeated(summary))
+    draft.check_length(key, target, update, summary)
     markers = [entry.dot for entry in family.entries if entry.sub != LINEAGE] if family else []
     draft.add(text_op(key, None, document, update, markers))
     result: Result = {"document": encode_dot(target)}
@@ -77,7 +75,7 @@ def _apply(draft: Draft, args: Arguments) -> Result:
 
 def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes:
     """The edit of an author who has read older documents of the text, too, as it is to be made in this one."""
-    documents = draft.replica.documents
+    documents = draft.space.documents
     if not documents.is_ready(document):
         raise NotReady(document)
     olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
@@ -90,9 +88,9 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
 
 
 def _find_out_after(draft: Draft, family: Family, document: Dot, update: bytes) -> None:
-    steps = draft.replica.texts.find_out_after(family, document, update)
+    steps = find_out_after(draft.space.documents, family, document, update)
     for _ in steps:
-        raise draft.replica.documents.prepare(document, steps)
+        raise draft.space.documents.prepare(document, steps)
 
 
 def _compact(draft: Draft, args: Arguments) -> Result:
@@ -122,8 +120,8 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
     if named is not None:
         document = decode_dot(named)
         # The document of another key must not be had by naming it: it would be read under this one then.
-        if (draft.is_limited or not draft.replica.documents.exists(document)) and family_of(live, document) is None:
-            if document.seq <= draft.replica.vector.get(document.writer, 0):
+        if (draft.is_limited or not draft.space.documents.exists(document)) and family_of(live, document) is None:
+            if document.seq <= draft.space.vector.get(document.writer, 0):
                 raise InvalidRequest(
                     f"this node does not hold a text {shown(named)}, or no longer: read the text again"
                 )
@@ -133,7 +131,7 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
         return None
     document = current(live if len(live) == 1 else draft.winner(live))
     if not draft.has_edits(document):
-        draft.replica.documents.held(document, live[-1].key)
+        draft.space.documents.held(document, live[-1].key)
     return document
 
 
@@ -149,8 +147,8 @@ def _copy(group: Sibling) -> list[Copied]:
     return [Copied(LINEAGE, value, attrs) if attrs else Copied(None, value, group[-1].attrs)]
 
 
-def _read(replica: Replica, group: Sibling) -> bytes:
-    document = replica.documents.held(current(group), group[-1].key)
+def _read(space: Space, group: Sibling) -> bytes:
+    document = space.documents.held(current(group), group[-1].key)
     size_bytes = document.text_bytes()
     if size_bytes > READ_BYTES_MAX:
         raise TooLarge(
@@ -160,10 +158,10 @@ def _read(replica: Replica, group: Sibling) -> bytes:
     return pack(document.read())
 
 
-def _is_short(replica: Replica, group: Sibling) -> bool:
+def _is_short(space: Space, group: Sibling) -> bool:
     """Whether a scan shows the text; one that cannot be read must not take the other keys of the scan with it."""
     try:
-        return replica.documents.held(current(group), group[-1].key).text_bytes() <= INLINE_BYTES_MAX
+        return space.documents.held(current(group), group[-1].key).text_bytes() <= INLINE_BYTES_MAX
     except CrdtSyncError:
         return False
 
@@ -222,7 +220,7 @@ def _history_fields(entry: Entry) -> Fields:
     return {"document": encode_dot(named_document(entry.value)), "edits": 1, "began": hlc_ms(entry.hlc)}
 
 
-RULES = Rules(
+RULES: Rules = Rules(
     _split,
     _read,
     is_inline=_is_short,

@@ -18,24 +18,19 @@ from crdtsync.core.crdt.entries import Entries, Entry, reach_of
 from crdtsync.core.crdt.read_policies import LWW, Policy
 from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of
+from crdtsync.core.kinds.seen import describe_seen, seen_of
 from crdtsync.errors import DamagedValue, TooLarge
 from crdtsync.wire.change import Order
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import kind_name
 from crdtsync.wire.limits import NAMED_DOTS_MAX
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.replica import Replica
-
-_WORDS = {kind.value: kind.word for kind in Kind}
-
-ReadValue = Callable[["Replica", Sibling], bytes | None]
+    from crdtsync.core.space import Space
 
 
-def kind_name(kind: int) -> str:
-    """The name of a kind, also of one that only newer versions know."""
-    return _WORDS.get(kind, f"kind-{kind}")
+ReadValue = Callable[["Space", Sibling], bytes | None]
 
 
 def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) -> list[Sibling]:
@@ -100,10 +95,10 @@ def is_conflict(entries: Entries, live: list[Entry]) -> bool:
     return split is not None and len(split(live)) > 1
 
 
-def concerned(replica: Replica, schema_key: str, prefix: str, now_ms: int) -> list[str]:
+def concerned(space: Space, schema_key: str, prefix: str, now_ms: int) -> list[str]:
     """The keys with several values of which another one may come first after a change of that schema."""
-    entries = replica.entries
-    found = replica.schemas.concerned(schema_key, prefix)
+    entries = space.entries
+    found = space.schemas.concerned(schema_key, prefix)
     return [key for key in found if is_conflict(entries, entries.live(key, now_ms))]
 
 
@@ -123,33 +118,33 @@ def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa
     return Version(tuple(entry.dot for entry in shown[-VERSION_DOTS_MAX:]), unseen, None, hlc)
 
 
-def packed_value(replica: Replica, group: Sibling) -> bytes | None:
+def packed_value(space: Space, group: Sibling) -> bytes | None:
     """The value of one sibling as msgpack; None if it was purged.
 
     :raises TooLarge: it does not fit into one reply.
     :raises DamagedValue: the disk has spoilt it.
     """
-    value = rules_of(group[-1].kind).read(replica, group)
-    replica.values.check(group)
+    value = rules_of(group[-1].kind).read(space, group)
+    space.values.check(group)
     return value
 
 
-def readable_value(replica: Replica, group: Sibling) -> bytes | None:
+def readable_value(space: Space, group: Sibling) -> bytes | None:
     """The same; None also for what does not fit into one reply, or is damaged."""
     try:
-        return packed_value(replica, group)
+        return packed_value(space, group)
     except (TooLarge, DamagedValue):
         return None
 
 
-def inline_value(replica: Replica, group: Sibling) -> bytes | None:
+def inline_value(space: Space, group: Sibling) -> bytes | None:
     """The value of one sibling where many are listed: None for what may be long, or is damaged."""
     rules = rules_of(group[-1].kind)
-    return rules.read(replica, group) if rules.is_inline(replica, group) else None
+    return rules.read(space, group) if rules.is_inline(space, group) else None
 
 
 def describe(
-    replica: Replica,
+    space: Space,
     group: Sibling,
     node_of: Callable[[Writer], str],
     read: ReadValue = packed_value,
@@ -159,7 +154,7 @@ def describe(
     said = attributes_of(newest.attrs)
     described = {
         "kind": kind_name(newest.kind),
-        "value": read(replica, group),
+        "value": read(space, group),
         "dot": encode_dot(newest.dot),
         "agent": newest.agent,
         "node": node_of(newest.writer),
@@ -173,25 +168,25 @@ def describe(
     return described
 
 
-def with_seen(replica: Replica, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_seen(space: Space, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Siblings as agents see them, each with what its author had seen; a value without siblings as it is."""
     if len(groups) < 2:
         return described
-    past = replica.past
-    return [one | past.describe(past.seen(group[-1])) for one, group in zip(described, groups, strict=True)]
+    zipped = zip(described, groups, strict=True)
+    return [one | describe_seen(space, seen_of(space, group[-1])) for one, group in zipped]
 
 
 def describe_key(
-    replica: Replica,
+    space: Space,
     key: str,
     live: list[Entry],
     node_of: Callable[[Writer], str],
     read: ReadValue = packed_value,
 ) -> dict[str, Any] | None:
     """The entry of a key: the winner with its siblings and a version that covers all of them. None: absent."""
-    groups = siblings(replica.entries, live)
+    groups = siblings(space.entries, live)
     if not groups:
         return None
-    winner, *others = with_seen(replica, groups, [describe(replica, group, node_of, read) for group in groups])
-    about = {"version": encode_version(version_of(live)), "policy": policy_of(replica.entries, groups).name}
+    winner, *others = with_seen(space, groups, [describe(space, group, node_of, read) for group in groups])
+    about = {"version": encode_version(version_of(live)), "policy": policy_of(space.entries, groups).name}
     return {"key": key, **winner, **about, "siblings": others}

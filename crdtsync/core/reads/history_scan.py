@@ -17,6 +17,7 @@ from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.arguments import Arguments
+from crdtsync.core.kinds.seen import describe_seen, seen_of
 from crdtsync.core.reads.key_history import Item, describe_past, is_same_edit, join_edits, page
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.reads.pages import page_limit
@@ -216,7 +217,7 @@ class HistoryScan:
         item = describe_past(reader, row, is_cut=is_cut and row.entry.size_bytes > 0)
         if candidate.edits > 1:
             item |= {"edits": candidate.edits, "began": hlc_ms(candidate.began_hlc)}
-            item |= self.replica.past.describe(candidate.seen)
+            item |= describe_seen(self.replica, candidate.seen)
         return item
 
     def _read_some(self) -> bool:
@@ -237,12 +238,11 @@ class HistoryScan:
 
     def _row_now(self, entry: Entry) -> PastRow | None:
         """One that was alive when it was looked at."""
-        past = self.replica.past
         if self.replica.entries.holds(entry):
-            return PastRow(entry, past.seen(entry))
-        for row in past.unsaved.get(entry.key, ()):
+            return PastRow(entry, seen_of(self.replica, entry))
+        for row in self.replica.past.unsaved.get(entry.key, ()):
             if row.entry is entry:
-                return row._replace(seen=past.seen(entry))
+                return row._replace(seen=seen_of(self.replica, entry))
         hlc, writer, seq, n = entry.order
         rows = self._storage.dead(self.replica.id, entry.key, (hlc, writer, seq, n + 1), is_lost=False, rows_max=1)
         return next((row for row in islice(rows, 1) if row.entry.dot == entry.dot), None)

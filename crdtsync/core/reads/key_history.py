@@ -18,10 +18,11 @@ from crdtsync.causality import VersionVector, Writer, hlc_ms
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.registry import rules_of, writing_operation
-from crdtsync.core.kinds.values import kind_name
+from crdtsync.core.kinds.seen import describe_seen, seen_of
 from crdtsync.core.storage.interface import PastRow
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Order
+from crdtsync.wire.kinds import kind_name
 from crdtsync.wire.limits import shown
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_token
@@ -86,7 +87,9 @@ def rows_of_key(reader: Reader, key: str, before: Order | None, *, is_lost: bool
     recent = [iter(sorted(unsaved, key=_order, reverse=True))]
     if not is_lost:
         recent.append(_living(reader, key, before))
-    known = (row._replace(seen=past.seen(row.entry)) for row in merge_sorted(*recent, key=_order, reverse=True))
+    known = (
+        row._replace(seen=seen_of(reader.replica, row.entry)) for row in merge_sorted(*recent, key=_order, reverse=True)
+    )
     dead = _dead(partial(reader.storage.dead, reader.replica.id, key, is_lost=is_lost), before)
     return _once(merge_sorted(known, dead, key=_order, reverse=True))
 
@@ -145,7 +148,7 @@ def describe_past(reader: Reader, row: PastRow, *, is_cut: bool = False) -> Item
         "meta": said.meta,
         "ttl": said.ttl,
         "token": encode_token([(replica.name, replica.epoch, point)]),
-        **replica.past.describe(row.seen),
+        **describe_seen(replica, row.seen),
         "fate": _fate(reader, row),
         "removed_by": _describe_removal(reader, row),
         **rules.history_fields(entry),

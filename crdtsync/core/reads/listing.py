@@ -21,18 +21,17 @@ from crdtsync.core.kinds.values import (
     describe_key,
     inline_value,
     is_conflict,
-    kind_name,
     policy_of,
     siblings,
     version_of,
 )
 from crdtsync.core.reads import pages
 from crdtsync.core.replica.reader_view import flat, handed_over, listed_value
-from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Space
 from crdtsync.core.watch.prefix_index import is_told
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import check_prefix, key_fault, shown
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import encode_version, known_version_text
@@ -252,5 +251,5 @@ def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
     return describe_key(reader.replica, key, live, reader.node_of, read)
 
 
-def _no_value(_replica: Replica, _group: Sibling) -> None:
+def _no_value(_space: Space, _group: Sibling) -> None:
     return None

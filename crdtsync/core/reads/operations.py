@@ -14,14 +14,7 @@ from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.base import Paged, Sibling
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.kinds.text import READ_BYTES_MAX
-from crdtsync.core.kinds.values import (
-    describe_key,
-    kind_name,
-    packed_value,
-    policy_of,
-    siblings,
-    version_of,
-)
+from crdtsync.core.kinds.values import describe_key, packed_value, policy_of, siblings, version_of
 from crdtsync.core.reads.blobs import blob_parts, blob_read
 from crdtsync.core.reads.declared import checkpoints, purges, schemas
 from crdtsync.core.reads.key_history import decode_order, history_of_key
@@ -33,7 +26,7 @@ from crdtsync.core.storage.interface import DocumentUpdate, Storage
 from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import CHANGE_OPS_MAX, NAMED_DOTS_MAX, key_fault, shown
 from crdtsync.wire.tokens import (
     VERSION_DOTS_MAX,

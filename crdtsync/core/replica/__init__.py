@@ -18,13 +18,13 @@ Modules:
 - ``replica``: the state of one space in memory; applying changes; writers
 - ``asleep``: what stays in memory of a space that nobody uses, and when it may sleep
 - ``fork_healing``: two branches of one writer: which keeps its numbers, and new names for the other
-- ``change_draft``: one change in the making, and what its author had seen
+- ``text_edits``: what changes do to the texts of a replica: tried, applied or skipped, and written down for the disk
+- ``space_draft``: a change in the making (``kinds.draft``) with the replica that will commit it
 - ``write_operations``: the table of all write operations
 - ``bring_back``: writing anew what a snapshot took away
 - ``resolve``: one value in place of all siblings
 - ``restore``: makes of keys what they were at a point of the past
 - ``checkpoint_operations``: requests that make and delete checkpoints
-- ``uploads``: the parts of blobs: whose they are, and when they go
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
 - ``schemas``: (a room) what is declared for the keys of a pattern, and what that does to writes
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.history.taken_away import Pin
     from crdtsync.core.kinds.arguments import Arguments, Result
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.space_draft import SpaceDraft
     from crdtsync.core.storage.interface import PastRow, ScannedRow
 
 ROWS_MAX = 500
@@ -32,7 +32,7 @@ BYTES_MAX = 2 * 1024 * 1024
 """Values that are written in one change."""
 
 
-def bring_back(draft: Draft, _args: Arguments) -> Result:
+def bring_back(draft: SpaceDraft, _args: Arguments) -> Result:
     """Write the next part of it. The result says how many values were ``written``, how many were ``left``, and
     whether there is ``more``.
 
@@ -61,7 +61,7 @@ def bring_back(draft: Draft, _args: Arguments) -> Result:
     return {"written": written, "left": left, "more": pins.oldest() is not None}
 
 
-def _next_rows(draft: Draft, pin: Pin) -> tuple[list[PastRow], DeadPlace | None]:
+def _next_rows(draft: SpaceDraft, pin: Pin) -> tuple[list[PastRow], DeadPlace | None]:
     """Some of what died there, and the place up to which they go; None: there are no more."""
     storage = draft.replica.storage
     scanned = storage.scan_dead(draft.replica.id, pin.place, is_lost=False, rows_max=ROWS_MAX)
@@ -83,7 +83,7 @@ def _place(row: ScannedRow) -> DeadPlace:
     return DeadPlace(row.key, row.order[0].to_bytes(8, "big"), row.id)
 
 
-def _comes_back(draft: Draft, entry: Entry) -> bool:
+def _comes_back(draft: SpaceDraft, entry: Entry) -> bool:
     """Whether it can be written, and says something that the key does not say without it."""
     if entry.value is None or entry.kind == Kind.TEXT or entry.is_expired(draft.now_ms):
         return False
@@ -95,11 +95,11 @@ def _comes_back(draft: Draft, entry: Entry) -> bool:
     return len(held) < KEY_SIBLINGS_MAX and all(one.value_hash != entry.value_hash for one in held)
 
 
-def _beside(draft: Draft, entry: Entry) -> Sequence[Entry]:
+def _beside(draft: SpaceDraft, entry: Entry) -> Sequence[Entry]:
     """What the key holds of the same element or field, or, of a register, all that it holds."""
     return draft.held(entry.key) if entry.sub is None else draft.part(entry.key, Kind(entry.kind), entry.sub)
 
 
-def _write(draft: Draft, entry: Entry) -> None:
+def _write(draft: SpaceDraft, entry: Entry) -> None:
     for sub, value, attrs in rules_of(entry.kind).copy([entry]):
         draft.add(Op(entry.key, sub, entry.kind, value, value_hash(value), (), attrs))

@@ -24,12 +24,12 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_prefix
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.replica.space_draft import SpaceDraft
 
 NOTE_CHARS_MAX = 1000
 
 
-def checkpoint_set(draft: Draft, args: Arguments) -> Result:
+def checkpoint_set(draft: SpaceDraft, args: Arguments) -> Result:
     """The request ``checkpoint_set``: make a checkpoint of what this node holds, or, with ``remove``, delete one.
 
     What the same batch has written before is not in it.
@@ -69,7 +69,7 @@ def checkpoint_set(draft: Draft, args: Arguments) -> Result:
     return {"existed": False}
 
 
-def checkpoint_policy(draft: Draft, args: Arguments) -> Result:
+def checkpoint_policy(draft: SpaceDraft, args: Arguments) -> Result:
     """The request ``checkpoint_policy``: declare how often nodes make a checkpoint, or, with ``remove``, no more.
 
     :raises QuotaExceeded: there are as many as may be.

@@ -28,7 +28,7 @@ from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_BYTES_MAX, key_fault, shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern, check_pattern
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
 
 PURGE_PREFIX = "_purge/"
 PURGES_MAX = 4096
@@ -131,7 +131,7 @@ def purge(draft: Draft, args: Arguments) -> Result:
         )
     if draft.ops:
         raise InvalidRequest("purge comes first in a batch: it is about what was there before")
-    replica = draft.replica
+    replica = draft.space
     keys = matching(replica.entries, pattern, "", LOOKED_AT_MAX)[0]
     for key in keys[:REMOVED_MAX]:
         held = draft.held(key)

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from crdtsync.causality import WRITER_MAX, Dot, Frontier, HybridClock, VersionVector, Writer, hlc_ms
+from crdtsync.causality import Dot, Frontier, VersionVector, Writer, hlc_ms
 from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUE_DAMAGED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming
 from crdtsync.core.crdt.schemas import Schemas
+from crdtsync.core.crdt.uploads import Uploads
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
-from crdtsync.core.history.recorder import NOTHING_SEEN, HistoryRecorder, seen_by
+from crdtsync.core.history.recorder import HistoryRecorder
+from crdtsync.core.kinds.seen import NOTHING_SEEN, seen_by
 from crdtsync.core.replica.asleep import Asleep, fall_asleep
 from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.schemas.caps import SchemaCaps
 from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshots.staging import Staging
-from crdtsync.core.replica.uploads import Uploads
+from crdtsync.core.replica.text_edits import TextEdits
+from crdtsync.core.space import Applied, Effect, Space
 from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage, new_names_name
 from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.write_batch import Ledger
-from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits
 from crdtsync.errors import ForkDetected, InvalidEncoding
@@ -69,33 +71,13 @@ def _nothing(_replica: Replica) -> None:
     """What follows from waking up."""
 
 
-class Effect(NamedTuple):
-    """What one operation did: the entry that it added, if any, and those that it removed."""
-
-    op: Op
-    added: Entry | None
-    removed: list[Entry]
-
-
-class Applied(NamedTuple):
-    """A change that has been applied in memory, at ``position`` of the log. It is on disk after the next commit."""
-
-    space: str
-    change: Change
-    position: int
-    own: bool
-    effects: list[Effect]
-
-
-class Replica:
-    """The state of one space in memory. What must be written to disk goes to ``ledger``."""
+class Replica(Space):
+    """One space, and all that happens to it."""
 
     __slots__ = (
-        "_cache", "_cluster", "_ledger", "_less_recent", "_node", "_random", "_recent", "alarms", "arrivals", "asleep",
-        "barred", "caps", "checkpoints", "clock", "codec", "documents", "entries", "epoch", "floor", "gate", "hashes",
-        "id", "idle_looks", "name", "new_names", "node", "origins", "past", "pins", "point", "position", "purges",
-        "schemas", "since_own", "staging", "storage", "texts", "trimmed_position", "undurable", "unknown", "uploads",
-        "values", "vector", "woken", "writer",
+        "_cache", "_cluster", "_less_recent", "_node", "_recent", "arrivals", "asleep", "barred", "caps",
+        "checkpoints", "codec", "gate", "hashes", "idle_looks", "new_names", "past", "point", "purges", "since_own",
+        "staging", "texts", "unknown", "woken",
     )  # fmt: skip
     # Beyond 30 attributes each instance would have a table of names of its own, which takes 1.6 kB of each space.
 
@@ -110,31 +92,15 @@ class Replica:
         alarms: Alarms,
         cache: ValueCache,
     ) -> None:
-        self.id = row.id
-        self.name = row.name
-        self.epoch = row.epoch
+        super().__init__(row, storage, ledger, random, node[0], alarms)
         self._cluster = cluster
-        self.storage = storage
-        self.writer = row.own_writer
-        self.vector: VersionVector = {}
+        self._node = node
+        self._cache = cache
         self.hashes: dict[Writer, bytes] = {}
         self.arrivals = Arrivals()
-        self.clock = HybridClock()
-        self.alarms = alarms
-        self.position = row.position
-        self.floor = row.floor
-        self.trimmed_position = row.trimmed_position
-        self.origins: dict[Writer, tuple[str, str]] = {}
-        self._node = node
-        self.node = node[0]
-        self._cache = cache
-        self._ledger = ledger
-        self._random = random
         self.since_own: set[Writer] = set()
         """Who has written since this node's newest change."""
         self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
-        self.undurable: VersionVector = {}
-        """The heads on disk of writers who have others in memory."""
         self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
         self.new_names: list[tuple[Writer, int, int, Writer]] = []
         """Of branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
@@ -150,7 +116,7 @@ class Replica:
 
     def _make_parts(self, history_floor: VersionVector, history_since_ms: int) -> None:
         """All that a replica which sleeps does without, as it stands on disk."""
-        ledger = self._ledger
+        ledger = self.ledger
         self.codec = Codec(self._cluster, self.name, self.epoch)
         self.entries = Entries()
         self.schemas = Schemas(self.entries)
@@ -160,8 +126,8 @@ class Replica:
         self.gate = CausalGate()
         self._begin_texts()
         self.past = HistoryRecorder(self, ledger, history_floor, history_since_ms)
-        self.checkpoints = Checkpoints(self)
-        self.pins: set[int] = set()  # log positions of snapshots in transfer: what comes after is not trimmed
+        self.checkpoints = Checkpoints(self, self.past)
+        self.pins = set()
         self.values = LongValues(
             self._cache,
             self.storage.value,
@@ -208,7 +174,7 @@ class Replica:
         self._recent, self._less_recent = {}, {}
         self.undurable.clear()
         self.gate.clear()
-        self._ledger.late.pop(self.name, None)
+        self.ledger.late.pop(self.name, None)
         self.arrivals = Arrivals()
         self.point = None
         self.writer, self.position = row.own_writer, row.position
@@ -229,7 +195,7 @@ class Replica:
         self.documents = Documents(
             lambda dot: self.storage.document(self.id, dot), lambda dot: self.storage.document_exists(self.id, dot)
         )
-        self.texts = TextEdits(self, self._ledger)
+        self.texts = TextEdits(self, self.ledger)
 
     def note_reserved(self, entries: Sequence[Entry]) -> None:
         """Entries have come or gone, not by changes: what reserved keys declare may be another."""
@@ -283,35 +249,12 @@ class Replica:
         """Every head with its short hash."""
         return {writer: (seq, self.hashes[writer][:SHORT_HASH_BYTES]) for writer, seq in self.vector.items()}
 
-    def durable_vector(self) -> VersionVector:
-        """The version vector of what is on disk: all but what waits for the next commit."""
-        return {**self.vector, **self.undurable}
-
     def tips(self) -> VersionVector:
         """A part of the vector that covers all of it: this node's newest change, and who has written since."""
         own = () if self.writer is None or self.writer not in self.vector else (self.writer,)
         return {writer: self.vector[writer] for writer in (*own, *self.since_own)}
 
-    def is_own(self, writer: Writer) -> bool:
-        """Whether a writer is, or was, this node's."""
-        return self.origins.get(writer, ("",))[0] == self.node
-
-    def node_of(self, writer: Writer) -> str:
-        """The name of a writer's node."""
-        origin = self.origins.get(writer)
-        return origin[1] if origin else f"writer-{writer}"
-
     # -- own changes -----------------------------------------------------------------------------------
-
-    def next_dot(self) -> tuple[Writer, int]:
-        """Writer and number of the next own change."""
-        if self.writer is None:
-            writer = Writer(self._random.randint(1, WRITER_MAX))
-            while writer in self.vector:
-                writer = Writer(self._random.randint(1, WRITER_MAX))
-            self.writer = writer
-            self._ledger.batch.writers.append((self.id, writer))
-        return self.writer, self.vector.get(self.writer, 0) + 1
 
     @property
     def is_plain(self) -> bool:
@@ -402,7 +345,7 @@ class Replica:
         ops = size_bytes = 0
         while todo:
             if ops >= TAKEN_OPS_MAX or size_bytes >= TAKEN_BYTES_MAX:
-                self._ledger.late.setdefault(self.name, []).extend(todo)
+                self.ledger.late.setdefault(self.name, []).extend(todo)
                 break
             early = todo.pop()
             candidate = self.codec.decode(early) if isinstance(early, bytes) else early
@@ -524,7 +467,7 @@ class Replica:
 
     def _advance(self, change: Change, now_ms: int, own: bool) -> int:
         """Append a change to the log, as the new head of its writer; its position."""
-        ledger = self._ledger
+        ledger = self.ledger
         ledger.position += 1
         position = self.position = ledger.position
         self.undurable.setdefault(change.writer, change.seq - 1)
@@ -551,7 +494,7 @@ class Replica:
         Its next numbers may be taken, so it is never used again.
         """
         assert self.writer is not None
-        self._ledger.batch.retired_writers.append((self.id, self.writer))
+        self.ledger.batch.retired_writers.append((self.id, self.writer))
         self.writer = None
         self.since_own = set(self.vector)
 
@@ -594,7 +537,7 @@ class Replica:
         The rest of :meth:`_apply_op` does the same; here it takes 9 µs and not 22.
         """
         op = change.ops[n]
-        ledger, hashed = self._ledger, op.value_hash
+        ledger, hashed = self.ledger, op.value_hash
         assert hashed is not None
         ledger.row += 1
         dot = new_row(Dot, (change.writer, change.seq, n))
@@ -616,13 +559,13 @@ class Replica:
 
     def _add_entry(self, dot: Dot, op: Op, value: bytes | None, change: Change) -> Entry:
         assert op.value_hash is not None
-        self._ledger.row += 1
-        row = self._ledger.row
+        self.ledger.row += 1
+        row = self.ledger.row
         entry = Entry(row, dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, op.attrs)
         self.entries.add(entry)
-        self._ledger.note_long(self.values, entry)
+        self.ledger.note_long(self.values, entry)
         attrs = None if op.attrs is None else pack(op.attrs)
-        self._ledger.batch.entries.append(
+        self.ledger.batch.entries.append(
             EntryRow(
                 row,
                 self.id,
@@ -651,17 +594,6 @@ class Replica:
             snapshot, self.name, self.position, clock, writers, entries, list_documents, read, self.values.check
         )
 
-    @property
-    def ledger(self) -> Ledger:
-        """What the next commit must write."""
-        return self._ledger
-
-    def advance_position(self) -> int:
-        """A place in the log at which no change stands."""
-        self._ledger.position += 1
-        self.position = self._ledger.position
-        return self.position
-
     # -- the disk --------------------------------------------------------------------------------------------
 
     def value_of(self, key: str, dot: Dot) -> bytes | None:
@@ -680,7 +612,7 @@ class Replica:
             return None
 
     def _mend_value(self, entry: Entry, value: bytes) -> None:
-        self._ledger.batch.mended_values.append(MendedValue(entry.row, value))
+        self.ledger.batch.mended_values.append(MendedValue(entry.row, value))
 
     def _logged_value(self, entry: Entry, can_mend: bool) -> bytes | None:
         """A value of which the place on disk holds something else: as the log has it. That mends the place."""
@@ -703,7 +635,7 @@ class Replica:
     def prepare_commit(self) -> None:
         """Add what a commit must write beside the changes themselves."""
         self.idle_looks = 0
-        self._ledger.batch.clocks.append((self.clock.last, self.id))
+        self.ledger.batch.clocks.append((self.clock.last, self.id))
         for document in self.documents.states_due():
             self.texts.store(document.dot)
 

@@ -16,15 +16,15 @@ from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_
 from crdtsync.core.kinds.base import Copied, FieldSibling, Sibling
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.registry import rules_of
-from crdtsync.core.kinds.values import kind_name, version_of
+from crdtsync.core.kinds.values import version_of
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, TooManySiblings
 from crdtsync.wire.change import Op, value_hash
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import CHANGE_OPS_MAX, KEY_SIBLINGS_MAX, check_key, shown
 from crdtsync.wire.tokens import Version, decode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
 
 
 class Conflict:
@@ -100,7 +100,7 @@ def _take(conflict: Conflict, args: Arguments) -> int:
         conflict.draft.add(Op(conflict.key, None, Kind.BLOB, None, None, gone_dots, None))
         return resolved
     copies = rules_of(taken[-1].kind).copy(seen)
-    conflict.draft.replica.values.check(seen)
+    conflict.draft.space.values.check(seen)
     gone = removals(conflict.covered, conflict.seen)
     if dot not in conflict.dots:
         gone.append((dot,))
@@ -112,7 +112,7 @@ def _sibling_of(conflict: Conflict, dot: Dot) -> Sibling:
     for group in conflict.groups:
         if any(entry.dot == dot for entry in group):
             return group
-    vector = conflict.draft.replica.vector
+    vector = conflict.draft.space.vector
     live = conflict.draft.live(conflict.key)
     if dot.seq > vector.get(dot.writer, 0):
         unknown = conflict.draft.mismatch(
@@ -135,7 +135,7 @@ def _take_fields(conflict: Conflict, taken: Sibling, others: list[Sibling]) -> i
     chosen = [entry for entry in taken if entry.sub in fields]
     named = {entry.dot for entry in chosen}
     gone = [entry for entry in conflict.covered if entry.sub in fields and entry.kind == Kind.MAP]
-    conflict.draft.replica.values.check(chosen)
+    conflict.draft.space.values.check(chosen)
     superseded = [entry for entry in gone if entry.dot not in named]
     if superseded:
         _write_fields(conflict, rules_of(Kind.MAP).copy(chosen), [*gone, *chosen])

@@ -28,9 +28,9 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Copied
 from crdtsync.core.kinds.counter import RESET, Tally, name_of
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
+from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, families
-from crdtsync.core.text.join import text_op
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.differences import edits
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
@@ -42,8 +42,8 @@ from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MA
 from crdtsync.wire.tokens import encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.replica.space_draft import SpaceDraft
 
 KEYS_MAX = 1000
 """Keys that one request looks at."""
@@ -79,7 +79,7 @@ class Past(NamedTuple):
     """Only what this agent has done since, where nobody else has written since."""
 
 
-def restore(draft: Draft, args: Arguments) -> Result:
+def restore(draft: SpaceDraft, args: Arguments) -> Result:
     """The request ``restore``: some keys, as one change; ``next`` is where the next request begins."""
     past = draft.past
     if past is None:
@@ -159,7 +159,7 @@ class _Compared(NamedTuple):
     since: list[str | None] | None
 
 
-def _compared(draft: Draft, past: Past, key: str) -> tuple[_Compared | None, int]:
+def _compared(draft: SpaceDraft, past: Past, key: str) -> tuple[_Compared | None, int]:
     """None: it is as it was, or nothing of it is to be taken back. And how many entries were looked at for that."""
     was = past.replica.entries.live(key, draft.now_ms)
     then = {*was}
@@ -176,7 +176,7 @@ def _compared(draft: Draft, past: Past, key: str) -> tuple[_Compared | None, int
     return _Compared(was, held, {entry.kind for entry in (*was, *held)}, since), count
 
 
-def _ops(draft: Draft, past: Past, key: str, found: _Compared) -> list[Op]:
+def _ops(draft: SpaceDraft, past: Past, key: str, found: _Compared) -> list[Op]:
     """What makes of the entries that are held those that were; none if they say the same."""
     if not past.is_known(key):
         raise InvalidRequest("its schema keeps less history than that")
@@ -205,7 +205,7 @@ def _ops(draft: Draft, past: Past, key: str, found: _Compared) -> list[Op]:
 # -- undoing what one agent did ----------------------------------------------------------------------------------
 
 
-def _since(draft: Draft, past: Past, key: str, was: list[Entry]) -> tuple[list[str | None] | None, int]:
+def _since(draft: SpaceDraft, past: Past, key: str, was: list[Entry]) -> tuple[list[str | None] | None, int]:
     """Who has written or removed something of a key since then, and how many rows say so. None among them: somebody,
     but nobody knows who; in their place: it is so much that it cannot be looked through.
     """
@@ -246,7 +246,7 @@ def _content(entry: Entry) -> tuple[str | None, bytes, bytes]:
     return entry.sub, entry.value_hash, pack([attrs.get("confidence"), attrs.get("meta")])
 
 
-def _of_values(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_values(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """Registers, fields of maps, elements of sets: each stands for itself."""
     then, now = {*was}, {*held}
     left: dict[object, list[Entry]] = {}
@@ -276,7 +276,7 @@ def _shows(entry: Entry) -> tuple[object, ...]:
     return (*_content(entry)[::2], None if manifest is None else manifest._replace(upload=""))
 
 
-def _of_blobs(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_blobs(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """Blobs that came later go. One that is gone needs its parts anew, for its own may go with who removed it."""
     left = [*held]
     for entry in was:
@@ -289,7 +289,7 @@ def _of_blobs(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[E
     return _Made([], left)
 
 
-def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_log(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """The elements up to the first that differs stay."""
     same = 0
     while same < min(len(was), len(held)) and (was[same] is held[same] or _content(was[same]) == _content(held[same])):
@@ -299,7 +299,7 @@ def _of_log(draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entr
     return _Made(_written(draft, was[same:]), [*held[same:]])
 
 
-def _of_counter(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_counter(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """Names that are gone come back, and one reset takes off what was counted beyond the value then."""
     if not was:
         return _Made([], [*held])
@@ -322,7 +322,7 @@ def _of_counter(_draft: Draft, _past: Past, was: Sequence[Entry], held: Sequence
     return _Made(ops, resets)
 
 
-def _of_text(draft: Draft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
     """A text that is still there is edited; one that is gone is made anew.
 
     :raises NotReady: one has to be made ready for its edit first.
@@ -362,7 +362,7 @@ def _fresh_text(key: str, content: str, document: Dot) -> Op:
     return text_op(key, None, None, update, ())
 
 
-def _written(draft: Draft, entries: Sequence[Entry]) -> list[Op]:
+def _written(draft: SpaceDraft, entries: Sequence[Entry]) -> list[Op]:
     return [_op(entry.key, entry.kind, _copied(entry, draft.now_ms)) for entry in entries]
 
 
@@ -380,7 +380,7 @@ def _op(key: str, kind: int, copied: Copied) -> Op:
     return Op(key, copied.sub, kind, copied.value, value_hash(copied.value), (), copied.attrs)
 
 
-_Make = Callable[["Draft", Past, Sequence[Entry], Sequence[Entry]], _Made]
+_Make = Callable[["SpaceDraft", Past, Sequence[Entry], Sequence[Entry]], _Made]
 _OF_KIND: dict[int, _Make] = {
     Kind.LOG: _of_log,
     Kind.COUNTER: _of_counter,

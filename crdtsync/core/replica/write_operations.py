@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from crdtsync.core.crdt.read_context import NotYet, removals
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
-from crdtsync.core.kinds.base import Write
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.replica.bring_back import bring_back
-from crdtsync.core.replica.change_draft import Draft
 from crdtsync.core.replica.checkpoint_operations import checkpoint_policy, checkpoint_set
 from crdtsync.core.replica.purges import purge
 from crdtsync.core.replica.resolve import resolve
 from crdtsync.core.replica.restore import restore
 from crdtsync.core.replica.schemas.declare import schema_set
+from crdtsync.core.replica.space_draft import SpaceDraft
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.wire.change import Op
 from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, shown
 
 
-def _delete(draft: Draft, args: Arguments) -> Result:
+def _delete(draft: SpaceDraft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     draft.check_conditions(key, draft.live(key), args)
     held = draft.held(key)
@@ -32,7 +31,7 @@ def _delete(draft: Draft, args: Arguments) -> Result:
     return {"existed": any(not entry.is_expired(draft.now_ms) for entry in gone), "behind": behind}
 
 
-def _batch(draft: Draft, args: Arguments) -> Result:
+def _batch(draft: SpaceDraft, args: Arguments) -> Result:
     ops = args.get("ops")
     if type(ops) is not list or not ops:
         raise InvalidRequest("ops must be a list of [operation, arguments], with one at least")
@@ -45,7 +44,7 @@ def _batch(draft: Draft, args: Arguments) -> Result:
     return {"results": results}
 
 
-def _batched(draft: Draft, item: object, index: int, of_batch: Mapping[str, object]) -> Result:
+def _batched(draft: SpaceDraft, item: object, index: int, of_batch: Mapping[str, object]) -> Result:
     """Do one operation of a batch. What refuses it refuses them all, and says which one it was.
 
     ``of_batch``: what the whole batch has one of, as its rights were checked by. A part that says otherwise would be
@@ -81,7 +80,7 @@ def _of_batch(error: CrdtSyncError, index: int, name: str) -> CrdtSyncError:
     return error
 
 
-WRITES: dict[str, Write] = {
+WRITES: dict[str, Callable[[SpaceDraft, Arguments], Result]] = {
     "delete": _delete,
     "resolve": resolve,
     "schema_set": schema_set,

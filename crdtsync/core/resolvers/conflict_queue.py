@@ -18,8 +18,9 @@ from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
 from crdtsync.core.peers.resolver_gossip import Ahead
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.backoff import Backoff
+from crdtsync.core.space import Applied, Space
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.patterns import Pattern
 
@@ -425,10 +426,10 @@ class _Reading:
     def __init__(self) -> None:
         self._left_bytes = EVENT_BYTES_MAX
 
-    def __call__(self, replica: Replica, group: Sibling) -> bytes | None:
+    def __call__(self, space: Space, group: Sibling) -> bytes | None:
         """One value."""
         try:
-            value = packed_value(replica, group)
+            value = packed_value(space, group)
         except CrdtSyncError:
             return None
         if value is None or len(value) > self._left_bytes:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.core.alarm_catalogue import RESOLVER_FAILED
 from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.core.kinds.arguments import Arguments
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.conflict_queue import START_GRACE_S, ConflictQueue
+from crdtsync.core.space import Applied
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern

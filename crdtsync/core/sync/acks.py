@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import VersionVector, flatten, merge
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.errors import PeerError
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import CHANGE_DEPS_MAX

@@ -15,7 +15,8 @@ from crdtsync.causality import Writer, covers
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.relay_tree import Relaying
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.sync.snapshot_server import SnapshotServer
 from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, Changes
 

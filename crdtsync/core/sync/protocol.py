@@ -26,7 +26,8 @@ from crdtsync.core.peers.peer_state import Link, Peer, SpaceLink
 from crdtsync.core.peers.resolver_gossip import ResolverNews
 from crdtsync.core.peers.topology import Meshwork
 from crdtsync.core.peers.voter import Voter
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
 from crdtsync.core.sync.divergence_check import Comparer

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.core.identity import OWN_AGENT
-from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.kinds.draft import Draft
+from crdtsync.core.kinds.text_join import begin
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.family import family_of
 from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX
-from crdtsync.core.text.join import begin
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
@@ -23,7 +23,8 @@ from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
-    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Applied
 
 LOADS_MAX = 8
 """How often a text is stored and loaded until it reads the same as the time before."""
@@ -84,7 +85,7 @@ def write_anew(replica: Replica, document: Dot, theirs: bytes, now_ms: int) -> l
     family = None if key is None else family_of(replica.entries.live(key, now_ms), document)
     if key is None or family is None:
         return []  # somebody has replaced it meanwhile
-    draft = Draft(replica, now_ms, replica.node_of)
+    draft = Draft(replica, now_ms)
     gone = [entry.dot for entry in family.entries]
     for state in dict.fromkeys((replica.documents.get(document, is_use=False).state(), theirs)):
         begin(draft, key, _afresh(document, state), gone)

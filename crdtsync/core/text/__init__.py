@@ -13,7 +13,8 @@ under the same ids, and has forgotten the deleted ones. An edit of the older doc
 every node that applies it, so it is never too late.
 
 Open first: :class:`~crdtsync.core.text.document.Document`, one text, then
-:class:`~crdtsync.core.text.apply_edits.TextEdits`, through which a replica applies edits, then ``forgetting``.
+:class:`~crdtsync.core.text.document_cache.Documents`, all those of a space, then ``forgetting``. A replica applies
+edits through :class:`crdtsync.core.replica.text_edits.TextEdits`.
 
 Modules:
 
@@ -22,16 +23,13 @@ Modules:
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
 - ``marker``: the entries that name documents
 - ``drafted_edits``: the edits of one document in a change in the making
-- ``apply_edits``: what changes do to the texts of a replica: tried, applied or skipped, and written down for the
-  disk
-- ``taking_ahead``: where that is done: in the documents at once, or ahead in copies, over several turns
+- ``taking_ahead``: where the edits of a change are made: in the documents at once, or ahead in copies, over several turns
 - ``length_limit``: how long a text may become by a local edit
 - ``digest``: what the texts of a space add up to, hashed little by little
 - ``forgetting``: compaction: a document made anew without what was deleted from it
 - ``family``: which documents are one text, by compaction
 - ``places``: where the characters of a document stand, deleted ones too
 - ``passing``: how an edit of a document is made in a newer one
-- ``join``: where a document takes the place of others: compaction, merge
 - ``word_merge``: the union of plain texts, by words
 
 May import: the rooms of the core below it: ``storage`` and ``crdt``; beside these ``crdtsync.wire``,

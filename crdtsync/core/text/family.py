@@ -9,7 +9,7 @@ once, on two hosts, and somebody compacts Bob's::
      └───  Bob's 3  ──  4    generations 1, 2
 
 The text is that of the document highest in generation, then in name: 4. An edit of any of them is made in all that are
-higher (:mod:`crdtsync.core.text.apply_edits`), so none is ever too late, and all markers are those of one value.
+higher (:mod:`crdtsync.core.replica.text_edits`), so none is ever too late, and all markers are those of one value.
 """
 
 from __future__ import annotations

@@ -6,35 +6,43 @@ Merging refuses nothing: edits of several hosts, made at once, may add up to mor
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import proxy
 
 from crdtsync.core.text.document import DOCUMENT_BYTES_MAX, ITEMS_MAX
 from crdtsync.errors import TooLarge
 from crdtsync.wire.limits import TEXT_BYTES_MAX, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crdtsync.causality import Dot
-    from crdtsync.core.replica.change_draft import Draft
     from crdtsync.core.text.document import Document
+    from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.wire.yjs.validator import UpdateSummary
 
 
 class TextLengths:
     """Of the documents that one draft edits."""
 
-    __slots__ = ("_draft", "_tried")
+    __slots__ = ("_tried",)
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft: Draft = proxy(draft)  # in a circle, what a large write holds would wait for the collector
+    def __init__(self) -> None:
         self._tried: dict[Dot, tuple[int, Document]] = {}  # with so many edits of the draft
 
-    def check(self, key: str, document: Dot, update: bytes, summary: UpdateSummary) -> None:
+    def check(
+        self,
+        key: str,
+        update: bytes,
+        summary: UpdateSummary,
+        held: Document,
+        edits: DraftedEdits,
+        copied: Callable[[Dot], Document],
+    ) -> None:
         """Refuse an edit that makes a text longer than it may be; one that makes it no longer is always allowed.
+
+        ``held``: its document, ``edits``: what the draft has done to that so far, ``copied``: a copy of it with these.
 
         :raises TooLarge: nothing was done.
         """
-        edits = self._draft.edits_of(document)
-        held = self._draft.replica.documents.get(document)
         if summary.ranges and held.is_contested:
             raise TooLarge(
                 f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
@@ -58,20 +66,15 @@ class TextLengths:
             return
         if edits.size_bytes + held.text_bytes() + len(update) <= TEXT_BYTES_MAX:
             return
-        tried = self._trial(document, len(edits.updates))
+        document, count = held.dot, len(edits.updates)
+        known = self._tried.get(document)
+        tried = known[1] if known is not None and known[0] == count else copied(document)
         before_bytes = tried.text_bytes()
         after_bytes = tried.text_bytes_with(update)
         if before_bytes < after_bytes > TEXT_BYTES_MAX:
-            del self._tried[document]
+            self._tried.pop(document, None)
             raise TooLarge(
                 f"with this edit the text {shown(key)} would have {after_bytes:,} bytes of UTF-8; at most "
                 f"{TEXT_BYTES_MAX:,} fit into one: delete some of it first, or go on in another key"
             )
-        self._tried[document] = (len(edits.updates) + 1, tried)
-
-    def _trial(self, document: Dot, edits: int) -> Document:
-        """A copy of the document with so many edits of the draft: the last one, if it has them."""
-        known = self._tried.get(document)
-        if known is None or known[0] != edits:
-            known = self._tried[document] = (edits, self._draft.copy_of_document(document))
-        return known[1]
+        self._tried[document] = (count + 1, tried)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX
@@ -20,9 +21,11 @@ from crdtsync.wire.yjs.state_vector import encode_state_vector
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from crdtsync.causality import Dot
     from crdtsync.core.text.document import Document
+    from crdtsync.core.text.document_cache import Documents
     from crdtsync.core.text.drafted_edits import DraftedEdits
-    from crdtsync.core.text.family import Member
+    from crdtsync.core.text.family import Family, Member
     from crdtsync.wire.yjs.encoding import Id, Steps, Struct
     from crdtsync.wire.yjs.rewriting import Inserted
 
@@ -191,3 +194,20 @@ def missing_from(older: Document, newer: Document, member: Member, *, may_wait: 
     if all(clock <= held.get(client, 0) for client, clock in older.clocks().items()) and older.read() == newer.read():
         return None
     return passed(older.updates_after(encode_state_vector(held)), older, newer, member, may_wait=may_wait)
+
+
+def find_out_after(documents: Documents, family: Family, document: Dot, update: bytes) -> Steps[None]:
+    """What it takes to make an edit of a document in the newer ones too."""
+    older = documents.get(document)
+    for dot in filter(documents.exists, family.after(document)):
+        newer, member = documents.get(dot), family.members[dot]
+        if older.is_ready and newer.is_ready and max(older.size_bytes, newer.size_bytes) <= AT_ONCE_BYTES_MAX:
+            continue
+        yield from find_out(partial(passed, update, older, newer, member, may_wait=True))
+
+
+def find_out_before(documents: Documents, family: Family, newer: Document) -> Steps[None]:
+    """What it takes that a new document takes in what was edited without it."""
+    member = family.members[newer.dot]
+    for dot in filter(documents.exists, family.before(newer.dot)):
+        yield from find_out(partial(missing_from, documents.get(dot), newer, member, may_wait=True))

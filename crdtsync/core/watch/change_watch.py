@@ -13,7 +13,8 @@ from crdtsync.causality import VersionVector, covers
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.kinds.operations import Tells
 from crdtsync.core.kinds.values import concerned
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.watch.event_size import fitting
 from crdtsync.core.watch.events import (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import Tells
 from crdtsync.core.kinds.registry import OPERATIONS
+from crdtsync.core.kinds.seen import describe_seen, seen_of
 from crdtsync.core.kinds.values import describe, packed_value, version_of
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
@@ -67,8 +68,7 @@ def told_values(replica: Replica, groups: Sequence[Sibling]) -> ToldValues:
 
 def _described(replica: Replica, group: Sibling) -> dict[str, Any]:
     value, cut = told_value(replica, group)
-    past = replica.past
-    seen = past.describe(past.seen(group[-1]))
+    seen = describe_seen(replica, seen_of(replica, group[-1]))
     return describe(replica, group, replica.node_of, lambda _replica, _group: value) | seen | cut
 
 

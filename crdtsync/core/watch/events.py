@@ -14,19 +14,14 @@ from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import DELETE, EXPIRED, Operation, Tells
 from crdtsync.core.kinds.registry import operation_of
-from crdtsync.core.kinds.values import (
-    is_conflict,
-    kind_name,
-    policy_of,
-    siblings,
-    version_of,
-)
-from crdtsync.core.replica.replica import Applied, Replica
+from crdtsync.core.kinds.values import is_conflict, policy_of, siblings, version_of
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Applied
 from crdtsync.core.watch.event_size import slim, told_value, told_values
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import Version, encode_dot, encode_version, version_text

@@ -19,7 +19,7 @@ from crdtsync.core.kinds.registry import rules_of
 
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
-    from crdtsync.core.replica.replica import Effect
+    from crdtsync.core.space import Effect
 
 WHOLE_ENTRIES_MAX = 8
 """A key with so few entries is told as a whole."""

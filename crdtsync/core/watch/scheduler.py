@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from crdtsync.causality import VersionVector
     from crdtsync.core.access.rules import Grant
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Applied
     from crdtsync.core.storage.interface import Storage
     from crdtsync.wire.change import Change
 

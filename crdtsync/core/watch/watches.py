@@ -18,7 +18,8 @@ from crdtsync.core.watch.state_watch import StateWatch, StateWatches
 if TYPE_CHECKING:
     from crdtsync.causality import VersionVector
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Applied
     from crdtsync.core.storage.interface import Storage
     from crdtsync.core.watch.scheduler import Scheduler, Send
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.background.retention_caps import Caps
-from crdtsync.core.replica.uploads import BLOB_BYTES_MAX
+from crdtsync.core.crdt.uploads import BLOB_BYTES_MAX
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.errors import ConfigError, InvalidRequest
 from crdtsync.wire.invites import decode_invite

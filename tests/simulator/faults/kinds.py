@@ -7,9 +7,9 @@ from crdtsync.core.crdt import read_policies
 from crdtsync.core.crdt.entries import KeyEntries
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.kinds import counter, crowding, register
+from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text import word_merge
-from crdtsync.core.text.apply_edits import TextEdits
 from crdtsync.core.watch.watches import Watches
 from crdtsync.errors import TooManySiblings
 from tests.simulator.faults.planting import Patches, fault

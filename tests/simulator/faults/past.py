@@ -7,6 +7,7 @@ from crdtsyncd.storage.past_reads import PastReads
 from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history import recorder, removal_reason
 from crdtsync.core.history.recorder import HistoryRecorder
+from crdtsync.core.kinds import seen
 from crdtsync.core.replica import replica
 from crdtsync.core.storage.interface import RemovalRow
 from crdtsync.wire.codec import pack
@@ -16,7 +17,7 @@ from tests.simulator.kinds import REGISTERS
 
 @fault("that it was blind", keys=REGISTERS)
 def blind_writes_are_not_marked(patch: Patches):
-    patch.setattr(replica, "seen_by", lambda op: recorder.seen_by(op._replace(blind=False)))
+    patch.setattr(replica, "seen_by", lambda op: seen.seen_by(op._replace(blind=False)))
 
 
 @fault("and it was", keys=REGISTERS)

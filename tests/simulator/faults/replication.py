@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.replica import replica
-from crdtsync.core.replica.replica import Effect, Replica
+from crdtsync.core.replica.replica import Replica
+from crdtsync.core.space import Effect
 from crdtsync.core.sync.change_feed import Feeder
 from tests.simulator.faults.planting import Patches, fault
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.agents.retry_replies import Outcomes
-from crdtsync.core.replica.change_draft import Draft
+from crdtsync.core.kinds.draft import Draft
 from crdtsync.core.replica.write_operations import WRITES
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS

@@ -4,13 +4,12 @@ Open first: ``declare`` (:mod:`crdtsync.core.replica.schemas.declare`). A schema
 key ``_schema/PATTERN``, so it replicates as any other does.
 
 Example: ann declares ``cache/*`` with at most 500 keys. Her node writes the schema. When bob's node has it, it holds
-bob's next write against it (``check``). If that makes a 501st key, the oldest goes in the same change (``caps``).
+bob's next write against it (``kinds.schema_check``). If that makes a 501st key, the oldest goes in the same change (``caps``).
 What other nodes write is never held against a schema: every node must take in whatever is a valid change.
 
 Modules:
 
 - ``declare``: the request that sets schemas
-- ``check``: an author's operations held against the schema of their key, before anything is written
 - ``caps``: what goes when a write is one too many
 
 May import: what :mod:`crdtsync.core.replica` may. How schemas are told from values is in ``crdt``.

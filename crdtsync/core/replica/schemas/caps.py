@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING
 from crdtsync.core.crdt.entries import summary_of
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.log import remove_oldest, trim
-from crdtsync.core.kinds.values import kind_name
 from crdtsync.wire.change import Op
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.crdt.schemas import Schema, SchemaTable, WriteRules
-    from crdtsync.core.replica.change_draft import Draft
-    from crdtsync.core.replica.replica import Effect, Replica
+    from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.space import Effect
 
 KEYS_MAX = 5_000
 """Keys that a cap may leave to a pattern: to count them takes some 14 ms"""
@@ -97,7 +97,7 @@ class SchemaCaps:
 
     def keep(self, draft: Draft) -> dict[str, int]:
         """Add to a change what has to go because of it; how many elements of each log."""
-        schemas = draft.replica.schemas
+        schemas = draft.space.schemas
         if schemas.table is not self._table:
             self._table = schemas.table
             self._rooms.clear()
@@ -116,7 +116,7 @@ class SchemaCaps:
             if rules.kind != kind_name(Kind.LOG):
                 patterns.setdefault(schema.pattern, (schema, rules, []))[2].append(key)
             elif looks > 0:
-                looks -= len(draft.replica.entries.held(key)) if draft.replica.entries.is_expiring(key) else 0
+                looks -= len(draft.space.entries.held(key)) if draft.space.entries.is_expiring(key) else 0
                 gone[key] = _shorten(draft, key, rules, ops)
         for schema, rules, keys in patterns.values():
             looks -= self._make_room(draft, schema, rules, keys, looks)
@@ -124,7 +124,7 @@ class SchemaCaps:
 
     def _make_room(self, draft: Draft, schema: Schema, rules: WriteRules, written: list[str], looks: int) -> int:
         """Returns how many keys it has looked at: ``looks`` at most."""
-        entries, looked, is_counted = draft.replica.entries, 0, False
+        entries, looked, is_counted = draft.space.entries, 0, False
         keys = sum(not entries.held(key) for key in written)
         size_bytes = sum(_bytes_of(draft.held(key)) - _bytes_of(entries.held(key)) for key in written)
         room, settled = self._rooms.get(schema.pattern), {*written}
@@ -150,7 +150,7 @@ class SchemaCaps:
 
     def _count(self, draft: Draft, schema: Schema, rules: WriteRules, looks: int) -> tuple[_Room, int]:
         """What is left of a pattern, of which ``looks`` keys at most are looked at, and how many were."""
-        entries, schemas = draft.replica.entries, draft.replica.schemas
+        entries, schemas = draft.space.entries, draft.space.schemas
         there: list[tuple[int, str]] = []
         pattern, looked, size_bytes = check_pattern(schema.pattern), 0, 0
         for key in islice(entries.keys(pattern.prefix), looks):
@@ -181,7 +181,7 @@ def _shorten(draft: Draft, key: str, rules: WriteRules, ops: Sequence[Op]) -> in
     """Remove the first elements of a log that has become too long, but not the last one; how many."""
     if draft.is_mixed(key) or len(draft.ops) >= CHANGE_OPS_MAX:
         return 0
-    entries = draft.replica.entries
+    entries = draft.space.entries
     live = entries.live(key, draft.now_ms)
     sizes = summary_of(_Sizes, live) if entries.is_expiring(key) else entries.summary(key, _Sizes)
     size_bytes = sizes.size_bytes + sum(map(_size, ops))

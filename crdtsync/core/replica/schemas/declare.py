@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import hlc_ms
+from crdtsync.core.crdt.json_schema import compiled
 from crdtsync.core.crdt.read_policies import POLICIES
 from crdtsync.core.crdt.schemas import MARK, SCHEMA_PREFIX, SINCE, Schema, history_cap, schema_of, since_ms
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes
-from crdtsync.core.kinds.json_schema import compiled
-from crdtsync.core.kinds.values import kind_name
+from crdtsync.core.kinds.schema_check import schema_version
 from crdtsync.core.replica.schemas.caps import KEYS_MAX
-from crdtsync.core.replica.schemas.check import schema_version
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
-from crdtsync.wire.kinds import CAP_KINDS, JSON_KINDS, SLIDING_KINDS, TTL_KINDS, Kind
+from crdtsync.wire.kinds import CAP_KINDS, JSON_KINDS, SLIDING_KINDS, TTL_KINDS, Kind, kind_name
 from crdtsync.wire.limits import KEY_BYTES_MAX, check_agent_name, key_fault, shown
 from crdtsync.wire.patterns import check_new_pattern, check_pattern
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
 
 JSON_BYTES_MAX = 1024 * 1024
 """JSON Schemas of a space, all together, when one more is set"""
@@ -48,13 +47,13 @@ def schema_set(draft: Draft, args: Arguments) -> Result:
         if held:
             draft.add(Op(key, None, Kind.REGISTER, None, None, tuple(entry.dot for entry in held), None))
         return result
-    if before is None and len(draft.replica.schemas) >= SCHEMAS_MAX:
+    if before is None and len(draft.space.schemas) >= SCHEMAS_MAX:
         raise QuotaExceeded(f"the space has {SCHEMAS_MAX:,} schemas already: use patterns that match more keys")
     check_new_pattern(pattern)
     there = {} if before is None else {name: said for name, said in before.plain.items() if name != SINCE}
     plain = {name: said for name, said in {**there, **_declared(args), **_rules(args)}.items() if said is not None}
     _check_version(before, plain)
-    others = sum(len(schema.rules.json or b"") for schema in draft.replica.schemas.all() if schema.rules is not None)
+    others = sum(len(schema.rules.json or b"") for schema in draft.space.schemas.all() if schema.rules is not None)
     if "json" in plain and others + len(plain["json"]) > JSON_BYTES_MAX:
         raise QuotaExceeded(f"the JSON Schemas of the space have {JSON_BYTES_MAX:,} bytes already")
     if plain != there or len(held) > 1:

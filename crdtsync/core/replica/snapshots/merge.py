@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from crdtsync.causality import Dot, Writer
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.replica.replica import Applied, Replica
+    from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.snapshots.snapshot import Taking
+    from crdtsync.core.space import Applied
 
 
 class Merged(NamedTuple):

@@ -9,9 +9,9 @@ import pytest
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entries
-from crdtsync.core.kinds.values import kind_name, siblings, version_of
+from crdtsync.core.kinds.values import siblings, version_of
 from crdtsync.wire.codec import pack
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import NAMED_DOTS_MAX
 from tests.unit.core.crdt.test_entries import entry
 

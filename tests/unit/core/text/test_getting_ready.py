@@ -8,9 +8,9 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.core.interface import Ready
-from crdtsync.core.text import apply_edits
+from crdtsync.core.kinds.text_join import text_op
+from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
-from crdtsync.core.text.join import text_op
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.yjs_library import ROOT, edited_by
 from crdtsync.errors import CrdtSyncError
@@ -249,7 +249,7 @@ def test_a_host_without_texts_takes_in_one_that_begins_with_much(pair: Fleet) ->
 
 def test_each_host_takes_a_compacted_text_in_over_several_turns(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdtsync.core.text.document_cache.EDIT_STRUCTS_MAX", STEP_STRUCTS // 2)
-    monkeypatch.setattr("crdtsync.core.text.apply_edits.AT_ONCE_BYTES_MAX", 1000)
+    monkeypatch.setattr("crdtsync.core.replica.text_edits.AT_ONCE_BYTES_MAX", 1000)
     a, b = pair["a"], pair["b"]
     agent = a.agent()
     make_bulky_text(agent)
@@ -388,7 +388,7 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
 
     def count(host: Host, ready: Ready) -> None:
         rows = ready.persist.document_updates if host is a else ()
-        passed.append(sum(row.by_n >= apply_edits.PASSED_ON for row in rows))
+        passed.append(sum(row.by_n >= text_edits.PASSED_ON for row in rows))
         deliver(host, ready)
 
     monkeypatch.setattr(Host, "deliver", count)

@@ -211,7 +211,7 @@ class DeclaredSchemas:
 
     def of_value(self, key: str, value: object) -> Iterator[Misfit]:
         """The same of one value."""
-        from crdtsync.core.kinds.json_schema import JsonSchema, compiled, path_text
+        from crdtsync.core.crdt.json_schema import JsonSchema, compiled, path_text
         from crdtsync.wire.codec import pack
 
         schema = self._declared[self.pattern_of(key)]

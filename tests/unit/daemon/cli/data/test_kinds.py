@@ -5,7 +5,7 @@ from __future__ import annotations
 from crdtsyncd.cli.data.kinds import KINDS
 
 from crdtsync.core.kinds import registry
-from crdtsync.core.kinds.values import kind_name
+from crdtsync.wire.kinds import kind_name
 
 
 def test_every_kind_is_exported_and_imported():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crdtsync.core.kinds.json_schema import JSON_SCHEMA_BYTES_MAX, STEPS_MAX, WORK_MAX, JsonSchema, compiled
+from crdtsync.core.crdt.json_schema import JSON_SCHEMA_BYTES_MAX, STEPS_MAX, WORK_MAX, JsonSchema, compiled
 from crdtsync.core.replica.schemas.declare import JSON_BYTES_MAX
 from crdtsync.errors import InvalidRequest, QuotaExceeded, SchemaMismatch, TooLarge
 from crdtsync.wire.codec import pack

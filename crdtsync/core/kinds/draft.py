@@ -3,24 +3,23 @@
 An agent's batch sets ``k``, adds to a counter, and sets ``k`` again. The last operation has to supersede the first; and
 if it is refused, nothing of the three may be left. The replica cannot apply them one by one, since readers would see
 half of a change. So a draft holds the operations, and works out what they leave behind of a key from the entries of
-the replica, which it does not touch. A draft that is refused is dropped.
+the space, which it does not touch. A draft that is refused is dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from crdtsync.causality import Dot, Writer, merge, vector_of
+from crdtsync.causality import Dot, merge, vector_of
 from crdtsync.core.crdt import read_context
 from crdtsync.core.crdt.entries import Entry, KeyEntries, S, summary_of
 from crdtsync.core.crdt.read_context import NOTHING, READ_LONG_AGO, NotYet
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result
 from crdtsync.core.kinds.base import Sibling
-from crdtsync.core.kinds.values import describe, describe_key, grouped, kind_name, readable_value, siblings, version_of
-from crdtsync.core.replica.replica import Applied, Replica
-from crdtsync.core.replica.schemas.check import by_schema
+from crdtsync.core.kinds.schema_check import by_schema
+from crdtsync.core.kinds.values import describe, describe_key, grouped, readable_value, siblings, version_of
+from crdtsync.core.space import Applied, Space
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.drafted_edits import DraftedEdits, EditWork
@@ -29,12 +28,9 @@ from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch
 from crdtsync.wire.change import Op
 from crdtsync.wire.codec import unpack
-from crdtsync.wire.kinds import Kind
+from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.tokens import Version, decode_version, encode_version, joined
 from crdtsync.wire.yjs.validator import UpdateSummary
-
-if TYPE_CHECKING:
-    from crdtsync.core.replica.restore import Past
 
 REPLACED_BYTES_MAX = 256 * 1024
 """So many bytes of what a batch replaces are told in its reply, which is kept on disk for a retry; of one write all."""
@@ -45,12 +41,10 @@ OWN_DOTS_MAX = 256
 class Draft:
     """The operations of one change in the making. Later ones see what earlier ones did."""
 
-    def __init__(self, replica: Replica, now_ms: int, node_of: Callable[[Writer], str]) -> None:
-        self.replica = replica
+    def __init__(self, space: Space, now_ms: int) -> None:
+        self.space = space
         self.now_ms = now_ms
-        self.node_of = node_of
         self.own: Mapping[str, Version] = {}  # by key: what earlier writes of this session left that it has not read
-        self.past: Past | None = None  # what a restore goes back to
         self.author: str | None = None  # None: what is written has been there before, and fitted then
         self.schema_version: int | None = None  # that its author knows
         self.checked_steps = 0  # of checking values
@@ -62,7 +56,7 @@ class Draft:
         self._unsettled: dict[str, list[tuple[int, Op]]] = {}
         self._replaced_bytes = 0
         self._versions: list[tuple[int, Result, Version]] = []
-        self.lengths = TextLengths(self)
+        self._lengths = TextLengths()
         self.edits: dict[Dot, DraftedEdits] = {}
         self._edit_work = EditWork()
         self._key_versions: dict[str, tuple[Version, list[Result]]] = {}
@@ -75,20 +69,20 @@ class Draft:
         self._settle(key)
         drafted = self._keys.get(key)
         if drafted is None:
-            return self.replica.entries.live(key, self.now_ms)
+            return self.space.entries.live(key, self.now_ms)
         return self.shown(drafted.entries) if key in self._expiring else drafted.entries
 
     def held(self, key: str) -> list[Entry]:
         """The same, with those that have expired."""
         self._settle(key)
         drafted = self._keys.get(key)
-        return self.replica.entries.held(key) if drafted is None else drafted.entries
+        return self.space.entries.held(key) if drafted is None else drafted.entries
 
     def entry(self, key: str, dot: Dot) -> Entry | None:
         """The held entry of ``key`` with this dot, found without looking at the others."""
         self._settle(key)
         drafted = self._keys.get(key)
-        return self.replica.entries.find(key, dot) if drafted is None else drafted.by_dot.get(dot)
+        return self.space.entries.find(key, dot) if drafted is None else drafted.by_dot.get(dot)
 
     def shown(self, held: Iterable[Entry]) -> list[Entry]:
         """Those that have not expired."""
@@ -98,7 +92,7 @@ class Draft:
         """The held entries of one element or field: those of this kind and ``sub``."""
         self._settle(key)
         drafted = self._keys.get(key)
-        found = self.replica.entries.of_sub(key, sub) if drafted is None else drafted.by_sub.get(sub, ())
+        found = self.space.entries.of_sub(key, sub) if drafted is None else drafted.by_sub.get(sub, ())
         return [entry for entry in found if entry.kind == kind]
 
     def parts(self, key: str, kind: Kind) -> int:
@@ -107,13 +101,13 @@ class Draft:
         if self.is_mixed(key) or len(live) != len(self.held(key)) or (live and live[0].kind != kind):
             return len({entry.sub for entry in live if entry.kind == kind and entry.sub is not None})
         drafted = self._keys.get(key)
-        return self.replica.entries.subs(key) if drafted is None else len(drafted.by_sub)
+        return self.space.entries.subs(key) if drafted is None else len(drafted.by_sub)
 
     def is_mixed(self, key: str) -> bool:
         """Whether the entries of ``key`` are of several kinds."""
         self._settle(key)
         drafted = self._keys.get(key)
-        return key in self.replica.entries.keys_of_mixed_kinds if drafted is None else len(drafted.kinds) > 1
+        return key in self.space.entries.keys_of_mixed_kinds if drafted is None else len(drafted.kinds) > 1
 
     def summary(self, key: str, make: Callable[[], S]) -> S:
         """What ``make`` works out from all entries of ``key`` that a reader sees."""
@@ -121,7 +115,7 @@ class Draft:
         if len(live) != len(self.held(key)):
             return summary_of(make, live)
         drafted = self._keys.get(key)
-        return self.replica.entries.summary(key, make) if drafted is None else drafted.summary(make)
+        return self.space.entries.summary(key, make) if drafted is None else drafted.summary(make)
 
     def expired(self, key: str) -> tuple[Dot, ...]:
         """Those that are held and shown to nobody any more."""
@@ -135,7 +129,7 @@ class Draft:
         """The values of a key, the winner first."""
         if live and live[0].key in self._keys:
             return grouped(live, self.policy(live[0].key))
-        return siblings(self.replica.entries, live)
+        return siblings(self.space.entries, live)
 
     def winner(self, live: list[Entry]) -> Sibling:
         """The value that a reader is shown."""
@@ -143,11 +137,11 @@ class Draft:
 
     def policy(self, key: str) -> Policy:
         """The read policy of ``key``: a schema that this change writes applies from the next one on."""
-        return self.replica.schemas.of(key).policy
+        return self.space.schemas.of(key).policy
 
     def own_dot(self) -> Dot:
         """The dot that the next operation will have."""
-        writer, seq = self.replica.next_dot()
+        writer, seq = self.space.next_dot()
         return Dot(writer, seq, len(self.ops))
 
     # -- what the author had seen ------------------------------------------------------------------------------
@@ -166,10 +160,10 @@ class Draft:
         version = self._version(text)
         if own is not None:
             version = joined([version, own])
-        behind = read_context.ahead(self.replica.vector, version)
+        behind = read_context.ahead(self.space.vector, version)
         if behind and (args.get("strict") or "if_version" in args):
             raise NotYet(behind)
-        self.replica.clock.witness(version.hlc, self.now_ms)
+        self.space.clock.witness(version.hlc, self.now_ms)
         return version, bool(behind)
 
     def _version(self, text: object) -> Version:
@@ -208,7 +202,7 @@ class Draft:
             if args.get("if_absent"):
                 raise InvalidRequest("if_version and if_absent cannot both be true: give one of them", key=key)
             version = self._version(wanted)
-            behind = read_context.ahead(self.replica.vector, version)
+            behind = read_context.ahead(self.space.vector, version)
             if behind:
                 raise NotYet(behind)
             if not _is_current(version, live):
@@ -218,12 +212,12 @@ class Draft:
 
     def mismatch(self, key: str, live: list[Entry], why: str) -> VersionMismatch:
         """The error that says why, and shows what the key holds; values that are to be read in parts are left out."""
-        current = describe_key(self.replica, key, live, self.node_of, readable_value)
+        current = describe_key(self.space, key, live, self.space.node_of, readable_value)
         return VersionMismatch(f"{key!r} {why}", key=key, current=current)
 
     def describe_current(self, key: str) -> Result | None:
         """What ``key`` holds, for a refusal; values that are to be read in parts are left out."""
-        return describe_key(self.replica, key, self.live(key), self.node_of, readable_value)
+        return describe_key(self.space, key, self.live(key), self.space.node_of, readable_value)
 
     # -- what is written ---------------------------------------------------------------------------------------
 
@@ -232,7 +226,7 @@ class Draft:
 
         :raises SchemaMismatch: the schema of its key does not allow it.
         """
-        if self.author is not None and op.key[0] != "_" and not self.replica.schemas.is_empty:
+        if self.author is not None and op.key[0] != "_" and not self.space.schemas.is_empty:
             op = by_schema(self, op)
         if op.kind == Kind.TEXT and op.value is not None:
             named, update = check_marker(unpack(op.value))
@@ -247,14 +241,22 @@ class Draft:
         :raises TooLarge: all edits so far are more than is done in one turn.
         :raises NotReady: the document has to be made ready for it first.
         """
-        if not self.replica.documents.is_ready(document):
+        if not self.space.documents.is_ready(document):
             raise NotReady(document)
         before = self.edits_of(document)
-        held = self.replica.documents.get(document)
+        held = self.space.documents.get(document)
         summary = held.check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX)
         self._edit_work.add(summary, held.moved_bytes(summary))
         before.note_judged(update, summary)
         return summary
+
+    def check_length(self, key: str, document: Dot, update: bytes, summary: UpdateSummary) -> None:
+        """Refuse an edit that makes a text longer than it may be.
+
+        :raises TooLarge: see :meth:`crdtsync.core.text.length_limit.TextLengths.check`.
+        """
+        held, edits = self.space.documents.get(document), self.edits_of(document)
+        self._lengths.check(key, update, summary, held, edits, self.copy_of_document)
 
     def has_edits(self, document: Dot) -> bool:
         """Whether an operation so far edits the document."""
@@ -266,19 +268,19 @@ class Draft:
 
     def document(self, dot: Dot, *edits: bytes) -> Document:
         """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""
-        return self.copy_of_document(dot, *edits) if edits or self.has_edits(dot) else self.replica.documents.get(dot)
+        return self.copy_of_document(dot, *edits) if edits or self.has_edits(dot) else self.space.documents.get(dot)
 
     def copy_of_document(self, dot: Dot, *edits: bytes) -> Document:
         """The same, always a copy, which may be edited."""
-        document = self.replica.documents.get(dot)
+        document = self.space.documents.get(dot)
         drafted = [*self.edits_of(dot).updates, *edits]
         return Document(dot, lambda _: (document.state(), drafted))
 
     def describe_replaced(self, winner: Sibling) -> Result:
         """What a blind write replaces. In a large batch the values beyond a bound are left out."""
         if self.ops and self._replaced_bytes > REPLACED_BYTES_MAX:  # to read 1,000 from the disk takes long
-            return describe(self.replica, winner, self.node_of, lambda _replica, _group: None)
-        replaced = describe(self.replica, winner, self.node_of, readable_value)
+            return describe(self.space, winner, self.space.node_of, lambda _space, _group: None)
+        replaced = describe(self.space, winner, self.space.node_of, readable_value)
         self._replaced_bytes += len(replaced["value"] or b"")
         return replaced if not self.ops or self._replaced_bytes <= REPLACED_BYTES_MAX else {**replaced, "value": None}
 
@@ -321,7 +323,7 @@ class Draft:
         others = tuple(dot for dot in seen.others if dot not in gone)
         if len(dots) <= OWN_DOTS_MAX:
             return Version(dots, others, seen.vector, change.hlc)
-        live = self.replica.entries.live(key, self.now_ms)
+        live = self.space.entries.live(key, self.now_ms)
         known = Version(dots, others, seen.vector)
         if len(read_context.covered(live, known, others=False)) < len(live):
             return None
@@ -338,21 +340,21 @@ class Draft:
     def _after(self, n: int, op: Op) -> None:
         drafted = self._keys.get(op.key)
         if drafted is None:
-            drafted = self._keys[op.key] = self.replica.entries.copy_of(op.key)
-            if self.replica.entries.is_expiring(op.key):
+            drafted = self._keys[op.key] = self.space.entries.copy_of(op.key)
+            if self.space.entries.is_expiring(op.key):
                 self._expiring.add(op.key)
         if op.attrs:
             self._expiring.add(op.key)
         if op.removes:
             drafted.remove(drafted.covered(op.removes))
         if op.value_hash is not None:
-            dot = Dot(*self.replica.next_dot(), n)
+            dot = Dot(*self.space.next_dot(), n)
             value = stored_value(op.value, dot) if op.kind == Kind.TEXT else op.value
             drafted.add(Entry(0, dot, op.key, op.sub, op.kind, self._hlc(), "", value, op.value_hash, op.attrs))
 
     def _hlc(self) -> int:
         """About the time that the change will have: at least this."""
-        return max(self.replica.clock.last + 1, self.now_ms << 16)
+        return max(self.space.clock.last + 1, self.now_ms << 16)
 
 
 def _is_current(version: Version, live: list[Entry]) -> bool:

@@ -16,7 +16,7 @@ from crdtsync.wire.limits import check_value_size
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.base import Sibling
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
     from crdtsync.core.text.forgetting import Forgotten
 
 
@@ -45,19 +45,19 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
     """
     old = current(group)
     _unedited(draft, old)
-    return replace(draft, key, old, draft.replica.documents.made_anew(old))
+    return replace(draft, key, old, draft.space.documents.made_anew(old))
 
 
 def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> Compaction:
     """Put what was made of a document in its place, if it is smaller, or if the old one takes long to load."""
     bytes_before, bytes_after = made.bytes_before, sum(map(len, made.updates))
-    if bytes_after >= bytes_before and draft.replica.documents.get(old).steps < CONTESTED_STEPS_MIN:
+    if bytes_after >= bytes_before and draft.space.documents.get(old).steps < CONTESTED_STEPS_MIN:
         return Compaction(old, bytes_before, bytes_before)
     family = family_of(draft.held(key), old)
     assert family is not None, "it has a marker"
     fresh = draft.own_dot()
     # Of a document that this node has dropped, edits are too old to come.
-    held = {dot: member for dot, member in family.members.items() if draft.replica.documents.exists(dot)}
+    held = {dot: member for dot, member in family.members.items() if draft.space.documents.exists(dot)}
     attrs = attributes_of(with_fresh(held, fresh, made.cut)) or {}
     begin(draft, key, made.updates, [entry.dot for entry in family.entries], **attrs)
     draft.edits_of(fresh).begun = made
@@ -82,7 +82,7 @@ def merge_siblings(draft: Draft, key: str, groups: list[Sibling]) -> None:
     :raises NotReady: that takes a while, and is done first.
     """
     winner, *others = [_unedited(draft, current(group)).dot for group in groups]
-    update = draft.replica.documents.joined(winner, others)
+    update = draft.space.documents.joined(winner, others)
     (family,) = families(groups[0])
     attrs = attributes_of(family.members)
     gone = [entry.dot for group in groups for entry in group]
@@ -93,4 +93,4 @@ def merge_siblings(draft: Draft, key: str, groups: list[Sibling]) -> None:
 def _unedited(draft: Draft, dot: Dot) -> Document:
     if draft.has_edits(dot):
         raise InvalidRequest("this batch edits the text too: compact or merge it in a request of its own")
-    return draft.replica.documents.get(dot)
+    return draft.space.documents.get(dot)

@@ -1,5 +1,8 @@
 """Holds each operation of an author against the schema of its key, before anything is written.
 
+Example: the schema of ``best/*`` has the read policy ``max`` and ``refuse_lower``. A key there holds 7. A ``set`` of 5
+would lie beside it, unseen; so it is refused, and its author is shown the 7.
+
 What was written before, comes from another host, or is brought back is not looked at: every node must take in whatever
 is a valid change. ``crdtsync schema check`` finds what does not fit.
 
@@ -11,24 +14,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.causality import HLC_MAX, WRITER_MAX, Dot, Writer
+from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, path_text
+from crdtsync.core.crdt.read_policies import first_of, ranks_lower
 from crdtsync.core.crdt.sliding import SLIDES
-from crdtsync.core.kinds.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, path_text
-from crdtsync.core.kinds.values import kind_name
-from crdtsync.errors import InvalidRequest, SchemaMismatch, TooLarge
+from crdtsync.errors import InvalidEncoding, InvalidRequest, RanksLower, SchemaMismatch, TooLarge
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.kinds import JSON_KINDS, META_KINDS, SLIDING_KINDS, TTL_KINDS, Kind
+from crdtsync.wire.kinds import JSON_KINDS, META_KINDS, SLIDING_KINDS, TTL_KINDS, Kind, kind_name
 from crdtsync.wire.limits import shown
+from crdtsync.wire.stored_values import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from crdtsync.core.crdt.read_policies import Policy
     from crdtsync.core.crdt.schemas import Schema
     from crdtsync.core.kinds.arguments import Arguments
-    from crdtsync.core.replica.change_draft import Draft
+    from crdtsync.core.kinds.draft import Draft
     from crdtsync.wire.change import Op
 
 VERSION = "schema_version"
 """In ``meta``: the version of the schema by which a value was made."""
+
+
+LATER_HLC = HLC_MAX
+"""After every hybrid time of a clock that goes: the write will be later than whatever its author's node holds."""
 
 
 def schema_version(args: Arguments) -> int | None:
@@ -48,7 +59,7 @@ def by_schema(draft: Draft, op: Op) -> Op:
     :raises SchemaMismatch: the schema does not allow it.
     :raises TooLarge: to find that out takes too long.
     """
-    schema = draft.replica.schemas.of(op.key)
+    schema = draft.space.schemas.of(op.key)
     rules = schema.rules
     if rules is None:
         return op
@@ -108,3 +119,52 @@ def _refusal(key: str, schema: Schema, rule: str, why: str, path: str = "$") -> 
         rule=rule,
         path=path,
     )
+
+
+# -- ranks ---------------------------------------------------------------------------------------------------------
+
+
+def check_rank(
+    draft: Draft, key: str, live: list[Entry], value: bytes, attrs: dict[str, Any] | None, field: str | None = None
+) -> None:
+    """Refuse to write ``value`` where it would rank lower than what readers are shown of ``live``, the values of
+    ``key`` or of its ``field``, and the key's schema says so.
+
+    Decided here and now: what others write at once is not known, and merging never refuses.
+
+    :raises RanksLower: with what the key holds.
+    """
+    schema = draft.space.schemas.of(key)
+    if not schema.refuse_lower or not live:
+        return
+    first = first_of(schema.policy, live)
+    dot = Dot(Writer(WRITER_MAX), 0, 0)
+    later = Entry(0, dot, key, field, first.kind, LATER_HLC, "", value, b"", attrs)
+    if ranks_lower(schema.policy, first, later):
+        where = repr(key) if field is None else f"the field {shown(field)} of {key!r}"
+        raise RanksLower(
+            f"{where} keeps its value, which ranks higher under the read policy {schema.policy.name}"
+            f"{_compared(schema.policy, first, later)}: to put a lower one in its place use resolve, or delete it",
+            key=key,
+            current=draft.describe_current(key),
+            policy=schema.policy.name,
+            pattern=schema.pattern,
+        )
+
+
+def _compared(policy: Policy, first: Entry, later: Entry) -> str:
+    """Both sides of the comparison where they are short."""
+    if policy.name == "confidence":
+        have, want = (attributes_of(entry.attrs).confidence for entry in (first, later))
+        return f" (confidence {_or_none(have)} against {_or_none(want)})"
+    if policy.name in ("max", "min"):
+        try:
+            plain = [unpack(entry.value or b"") for entry in (first, later)]
+        except InvalidEncoding:
+            return ""
+        return " ({} against {})".format(*map(shown, plain))
+    return ""
+
+
+def _or_none(confidence: object) -> str:
+    return "none" if confidence is None else str(confidence)

@@ -26,7 +26,7 @@ from crdtsync.core.storage.interface import (
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
-from crdtsync.core.text.passing import find_out, found, missing_from, passed
+from crdtsync.core.text.passing import find_out_after, found, missing_from, passed
 from crdtsync.core.text.taking_ahead import Ahead, AtOnce
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
-    from crdtsync.core.text.document import Document
     from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.core.text.taking_ahead import Stage
     from crdtsync.wire.yjs.encoding import Steps
@@ -216,7 +215,7 @@ class TextEdits:
             return
         for edit, family in zip(edits, families_of, strict=True):
             if family is not None and not edit.is_beginning:
-                steps = self.find_out_after(family, edit.document, edit.update)
+                steps = find_out_after(self._documents, family, edit.document, edit.update)
                 for _ in steps:
                     self._documents.prepare(edit.document, steps)
                     yield edit.document
@@ -266,21 +265,6 @@ class TextEdits:
         return ahead.stage.is_valid and all(
             [entry.dot for entry in held(key)] == dots for key, dots in ahead.held.items()
         )
-
-    def find_out_after(self, family: Family, document: Dot, update: bytes) -> Steps[None]:
-        """What it takes to make an edit of a document in the newer ones too."""
-        older = self._documents.get(document)
-        for dot in filter(self._documents.exists, family.after(document)):
-            newer, member = self._documents.get(dot), family.members[dot]
-            if older.is_ready and newer.is_ready and max(older.size_bytes, newer.size_bytes) <= AT_ONCE_BYTES_MAX:
-                continue
-            yield from find_out(partial(passed, update, older, newer, member, may_wait=True))
-
-    def find_out_before(self, family: Family, newer: Document) -> Steps[None]:
-        """What it takes that a new document takes in what was edited without it."""
-        member = family.members[newer.dot]
-        for dot in filter(self._documents.exists, family.before(newer.dot)):
-            yield from find_out(partial(missing_from, self._documents.get(dot), newer, member, may_wait=True))
 
     def take_waiting(self, document: Dot) -> list[tuple[Writer, int]]:
         """The changes that have waited for a document, which is ready now."""

@@ -1,0 +1,20 @@
+"""A change in the making, as the operations on a space as a whole see it: with the replica that will commit it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crdtsync.core.kinds.draft import Draft
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.replica.restore import Past
+
+
+class SpaceDraft(Draft):
+    """Of one replica. ``past``: what a restore goes back to."""
+
+    def __init__(self, replica: Replica, now_ms: int) -> None:
+        super().__init__(replica, now_ms)
+        self.replica = replica
+        self.past: Past | None = None
