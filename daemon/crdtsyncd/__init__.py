@@ -37,5 +37,6 @@ Where to look for what: a write is durable when ``Store.commit`` in ``storage.da
 noticed by ``storage.disk_guard``, asked by ``loop.housekeeping``, and answered in the core; a failed step or commit in
 ``loop.recovery``.
 
-May import: ``crdtsync``. Only ``loop.driver`` and ``loop.replay_quarantine`` may import ``crdtsync.core.node``.
+May import: ``crdtsync``. Only ``loop.driver`` may import ``crdtsync.core.node``, with ``recovery`` and
+``replay_quarantine`` beside it, which it calls.
 """

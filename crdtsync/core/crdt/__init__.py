@@ -15,8 +15,8 @@ Where to begin:
 - ``read_policies``: which of several siblings a reader is shown first; ``schemas``: which policy applies to which keys;
 - ``expiry``: which entries are due to be hidden; ``sliding``: which live on when they are read; ``timer_heap``: names
   by the time when they are due;
-- ``uploads``: whose the parts of blobs are, and when they go; ``json_schema``: whether a value is as a JSON Schema says,
-  in bounded time.
+- ``uploads``: whose the parts of blobs are, and when they go; ``json_schema``: whether a value is as a JSON Schema
+  says, in bounded time.
 
 Nothing here knows the kinds of keys, a disk, a peer or an agent. This room may import ``identity``, ``alarms``,
 ``crdtsync.causality`` and ``crdtsync.wire``.

@@ -16,8 +16,8 @@ Where to begin:
 - ``values``: from the entries of a key to what a reader sees: winner, siblings, version.
 
 ``arguments`` checks what requests share, ``schema_check`` holds an operation against the schema of its key,
-``crowding`` keeps siblings within their bound, ``seen`` tells what a write took the place of, and ``text_join`` is where
-a text's document takes the place of others: compaction, merge.
+``crowding`` keeps siblings within their bound, ``seen`` tells what a write took the place of, and ``text_join`` is
+where a text's document takes the place of others: compaction, merge.
 
 A new kind takes a number and a row in :mod:`crdtsync.wire.kinds`, a module here with its ``RULES``, a line in
 ``registry``, and for each request a line in :mod:`crdtsync.wire.requests`. Outside of the core it takes methods of the

@@ -23,7 +23,7 @@ Modules:
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
 - ``marker``: the entries that name documents
 - ``drafted_edits``: the edits of one document in a change in the making
-- ``taking_ahead``: where the edits of a change are made: in the documents at once, or ahead in copies, over several turns
+- ``taking_ahead``: where the edits of a change are made: in the documents at once, or ahead in copies, over turns
 - ``length_limit``: how long a text may become by a local edit
 - ``digest``: what the texts of a space add up to, hashed little by little
 - ``forgetting``: compaction: a document made anew without what was deleted from it

@@ -42,10 +42,9 @@ from crdtsync.wire.yjs.validator import (
 )
 
 if TYPE_CHECKING:
-    from pycrdt import Doc, Text
-
     from crdtsync.core.text.drafted_edits import DraftedEdits
     from crdtsync.core.text.places import Beginning, Places
+    from crdtsync.core.text.yjs_library import YjsText
     from crdtsync.wire.yjs.rewriting import Inserted
 
 EDIT_STRUCTS_MAX = 2000
@@ -161,7 +160,7 @@ class Document:
         self._steps_counted = 0
         self._items_over = 0  # so many fewer items it had, when they were counted last, than edits are judged by
         self._load = load
-        self._doc: Doc[Text] | None = None
+        self._doc: YjsText | None = None
         self._outline: Outline | None = None
         self._uncommitted: list[bytes] = []
         self._size_bytes = 0
@@ -528,7 +527,7 @@ class Document:
         self._doc = self._outline = self._checked = None
         self.inserted.clear()
 
-    def _loaded(self) -> Doc[Text]:
+    def _loaded(self) -> YjsText:
         if self._doc is None:
             state, updates = self._load(self.dot)
             self._outline = None
@@ -595,14 +594,14 @@ class Document:
         """For each Yjs client the clock that comes next."""
         return self._read(lambda doc: decode_state_vector(doc.get_state()))
 
-    def _read(self, read: Callable[[Doc[Text]], T]) -> T:
+    def _read(self, read: Callable[[YjsText], T]) -> T:
         """Read; once more after a reload if the replica in memory turns out to be broken."""
         try:
             return self._use(read, "the text cannot be read", CrdtSyncError)
         except CrdtSyncError:
             return self._use(read, "the text cannot be read", CrdtSyncError)
 
-    def _use(self, work: Callable[[Doc[Text]], T], failure: str, error_type: type[CrdtSyncError]) -> T:
+    def _use(self, work: Callable[[YjsText], T], failure: str, error_type: type[CrdtSyncError]) -> T:
         doc = self._loaded()
         try:
             return work(doc)

@@ -18,6 +18,8 @@ from crdtsync.wire.yjs.validator import RootKind
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
+    YjsText = Doc[Text]
+
 ROOT = "text"
 ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
 """What agents read of a document: the text here; the map in the agent's process alone."""
