@@ -22,7 +22,8 @@ from crdtsync.core.alarm_catalogue import FORK_HEALED
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, SLICE_BYTES, CannotHeal, Healing, heal, slices
-from crdtsync.core.storage.interface import Batch, moved_name, new_names_name
+from crdtsync.core.storage.rows import moved_name, new_names_name
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 

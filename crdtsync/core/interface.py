@@ -11,7 +11,7 @@ from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership
 from crdtsync.core.cluster.node_alarms import LetIn, Misled
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.peer.joining import Join
 
 

@@ -55,8 +55,9 @@ from crdtsync.core.node_context import Log
 from crdtsync.core.node_parts import NodeParts
 from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.replay import take_back
-from crdtsync.core.storage.interface import Batch, Storage
+from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from crdtsync.core.identity import Identity
-    from crdtsync.core.storage.interface import SpaceRow, Storage
+    from crdtsync.core.storage.interface import Storage
+    from crdtsync.core.storage.rows import SpaceRow
 
 Log = Callable[..., None]
 

@@ -38,7 +38,8 @@ from crdtsync.core.replica.asleep import may_sleep
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.registry import Registry
 from crdtsync.core.space import Applied
-from crdtsync.core.storage.interface import SpaceRow, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.wire.codec import pack

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entries, Entry
     from crdtsync.core.crdt.schemas import Schemas
     from crdtsync.core.crdt.uploads import Uploads
-    from crdtsync.core.storage.interface import SpaceRow, Storage
+    from crdtsync.core.storage.interface import Storage
     from crdtsync.core.storage.long_values import LongValues
+    from crdtsync.core.storage.rows import SpaceRow
     from crdtsync.core.storage.write_batch import Ledger
     from crdtsync.core.text.document_cache import Documents
     from crdtsync.wire.change import Change, Op

@@ -14,8 +14,8 @@ from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.space_draft import SpaceDraft
 from crdtsync.core.replica.write_operations import WRITES
-from crdtsync.core.storage.interface import SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
+from crdtsync.core.storage.rows import SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from crdtsync.core.storage.interface import LogTrim, pack_vector
+from crdtsync.core.storage.rows import LogTrim, pack_vector
 from crdtsync.wire.codec import pack
 
 

@@ -18,7 +18,8 @@ import msgpack
 import pytest
 from crdtsyncd.storage.database import Store
 
-from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow
+from crdtsync.core.storage.rows import ChangeRow, EntryRow
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
 from tests.harness.tracing import CannotTraceError, inject, stop

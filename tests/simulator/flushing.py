@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crdtsyncd.storage.database import Store
     from crdtsyncd.storage.journal.file import JournalState
 
-    from crdtsync.core.storage.interface import Batch
+    from crdtsync.core.storage.write_batch import Batch
     from tests.simulator.hosts import Host
 
 WAL_NAME = f"{DATABASE_NAME}-wal"

@@ -14,7 +14,7 @@ from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.seen import decode_seen
 from crdtsync.core.reads.key_history import decode_order, history_of_key, rows_of_key
 from crdtsync.core.reads.operations import Reader
-from crdtsync.core.storage.interface import PastRow
+from crdtsync.core.storage.rows import PastRow
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import encode_dot
 from tests.simulator.kinds import KEYS, OPERATIONS, kind_of

@@ -28,7 +28,7 @@ from crdtsync.core.node import Node
 from crdtsync.core.replica.snapshots.merge import merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage import long_values
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import unpack

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from crdtsync.core.kinds.arguments import without_replaced
-from crdtsync.core.storage.interface import OutcomeRow, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import OutcomeRow
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.limits import CHANGE_OPS_MAX

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.storage.interface import ArchiveRow
+    from crdtsync.core.storage.rows import ArchiveRow
 
 Handler = Callable[["Agent", int, Arguments], object]
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, merge
-from crdtsync.core.storage.interface import Batch, HistoryDrop, OldDead, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import HistoryDrop, OldDead
+from crdtsync.core.storage.write_batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

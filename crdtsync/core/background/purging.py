@@ -26,7 +26,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.replica.purges import Purge, matching, outcome_of
-from crdtsync.core.storage.interface import DeadPlace, HistoryDrop, Redaction, purge_done_name
+from crdtsync.core.storage.rows import DeadPlace, HistoryDrop, Redaction, purge_done_name
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of

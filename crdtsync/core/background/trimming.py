@@ -16,8 +16,8 @@ from crdtsync.core.background.pattern_trimming import PatternTrimming
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.replica.asleep import Asleep
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import (
-    Batch,
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import (
     DocumentSpan,
     DocumentTrim,
     HistoryDrop,
@@ -26,9 +26,9 @@ from crdtsync.core.storage.interface import (
     OldChange,
     OldDead,
     OldRemoval,
-    Storage,
     pack_vector,
 )
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.blobs import BLOB_PREFIX
 
 CHECK_INTERVAL_S = 1.0

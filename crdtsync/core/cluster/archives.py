@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.core.alarm_catalogue import ARCHIVED_WRITES
-from crdtsync.core.storage.interface import ArchivePurge, ArchiveRow, SpaceRow
+from crdtsync.core.storage.rows import ArchivePurge, ArchiveRow, SpaceRow
 from crdtsync.wire.limits import archive_of
 
 if TYPE_CHECKING:

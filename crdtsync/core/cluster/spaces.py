@@ -22,7 +22,7 @@ from crdtsync.core.cluster.space_records import (
     dropped,
 )
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import SpaceRow
+from crdtsync.core.storage.rows import SpaceRow
 from crdtsync.errors import InvalidRequest, NotAllowed, QuotaExceeded, UnknownSpace
 from crdtsync.wire.limits import CLUSTER_SPACE, is_name, shown
 

@@ -20,7 +20,7 @@ from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.values import describe, inline_value, policy_of, siblings
 from crdtsync.core.reads.key_history import rows_of_key
 from crdtsync.core.reads.operations import Reader
-from crdtsync.core.storage.interface import PastRow
+from crdtsync.core.storage.rows import PastRow
 from crdtsync.errors import InvalidRequest, UnknownSpace
 from crdtsync.wire.limits import key_fault, shown
 from crdtsync.wire.tokens import encode_dot

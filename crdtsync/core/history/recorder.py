@@ -21,14 +21,7 @@ from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.kinds.seen import BLINDLY
-from crdtsync.core.storage.interface import (
-    PastRow,
-    Removal,
-    RemovalRow,
-    RemovedRow,
-    history_floor_name,
-    pack_vector,
-)
+from crdtsync.core.storage.rows import PastRow, Removal, RemovalRow, RemovedRow, history_floor_name, pack_vector
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.marker import stored_value
 from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from crdtsync.core.storage.interface import DeadPlace, taken_away_name
+from crdtsync.core.storage.rows import DeadPlace, taken_away_name
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from crdtsync.core.node_context import NodeContext
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Dial, Link, Peer
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import FORGOTTEN_MS, PeerRow
+from crdtsync.core.storage.rows import FORGOTTEN_MS, PeerRow
 from crdtsync.errors import PeerError
 from crdtsync.wire.limits import PROTOCOL_VERSION
 from crdtsync.wire.peer.hello import Hello

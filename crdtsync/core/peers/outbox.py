@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.core.storage.interface import PeerRow
+from crdtsync.core.storage.rows import PeerRow
 from crdtsync.wire.peer.base import Message
 
 

@@ -12,7 +12,7 @@ from crdtsync.core.peers.distance_vector import Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.peers.relay_tree import Relaying
-from crdtsync.core.storage.interface import PeerRow
+from crdtsync.core.storage.rows import PeerRow
 from crdtsync.wire.peer.meshing import Held
 
 WHOLE_WRITERS_MAX = 128

@@ -24,13 +24,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import HLC_AHEAD_MS_MAX
-from crdtsync.core.storage.interface import VOTES_NAME
+from crdtsync.core.storage.rows import VOTES_NAME
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.votes import ADMIT, ASK, Known, Vote, Voted
 
 if TYPE_CHECKING:
     from crdtsync.core.identity import Identity
-    from crdtsync.core.storage.interface import Batch, Storage
+    from crdtsync.core.storage.interface import Storage
+    from crdtsync.core.storage.write_batch import Batch
 
 TTL_MS_MIN, TTL_MS_MAX = 1000, 600_000
 """Of a claim by quorum. The longest is what a voter waits that may have forgotten promises."""

@@ -27,7 +27,8 @@ from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.restore import KEYS_MAX, Past
 from crdtsync.core.replica.text_edits import TAKEN_IN
-from crdtsync.core.storage.interface import DeadMark, DeadPlace, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import DeadMark, DeadPlace
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.waiting.session_points import vector_in

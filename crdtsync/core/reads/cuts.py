@@ -30,7 +30,7 @@ from crdtsync.errors import TooOld
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.storage.interface import LogRow
+    from crdtsync.core.storage.rows import LogRow
 
 LOG_SLICE_ROWS = 500
 """Changes of the log that are looked at in one turn."""

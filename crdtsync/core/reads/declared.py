@@ -10,7 +10,7 @@ from crdtsync.core.history.checkpoint_policies import CheckpointPolicy
 from crdtsync.core.history.checkpoints import Checkpoint, check_name
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.replica.purges import PURGE_PREFIX, Purge, outcome_of
-from crdtsync.core.storage.interface import purge_done_name
+from crdtsync.core.storage.rows import purge_done_name
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import key_fault, shown

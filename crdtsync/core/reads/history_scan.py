@@ -22,7 +22,8 @@ from crdtsync.core.reads.key_history import Item, describe_past, is_same_edit, j
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.reads.pages import page_limit
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import DeadPlace, PastRow, ScannedRow, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import DeadPlace, PastRow, ScannedRow
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Order
 from crdtsync.wire.limits import check_prefix

@@ -19,7 +19,7 @@ from crdtsync.core.crdt.entries import order_of
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.kinds.seen import describe_seen, seen_of
-from crdtsync.core.storage.interface import PastRow
+from crdtsync.core.storage.rows import PastRow
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Order
 from crdtsync.wire.kinds import kind_name

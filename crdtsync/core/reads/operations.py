@@ -22,7 +22,8 @@ from crdtsync.core.reads.listing import get_many, scan
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.reader_view import check_settled, flat, handed_over, value_handed_over
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import DocumentUpdate, Storage
+from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.rows import DocumentUpdate
 from crdtsync.core.text.family import current
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge

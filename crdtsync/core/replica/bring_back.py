@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from crdtsync.core.kinds.registry import rules_of
-from crdtsync.core.storage.interface import DeadPlace
+from crdtsync.core.storage.rows import DeadPlace
 from crdtsync.errors import InvalidRequest, Timeout
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.core.history.taken_away import Pin
     from crdtsync.core.kinds.arguments import Arguments, Result
     from crdtsync.core.replica.space_draft import SpaceDraft
-    from crdtsync.core.storage.interface import PastRow, ScannedRow
+    from crdtsync.core.storage.rows import PastRow, ScannedRow
 
 ROWS_MAX = 500
 """Rows of history that are looked at in one turn."""

@@ -15,7 +15,7 @@ A counter's totals run on from before the fork: host-a has counted 10, then 3 mo
 and the entries say 13 and 15. Moved, the latter counts 5 under a name of its own, beside the former: 18.
 
 How a node moves its branch. One commit takes the branch back: what it wrote goes, what it removed lives again
-(:class:`~crdtsync.core.storage.interface.Rewind`), and beside that the commit keeps what is to be applied then: the
+(:class:`~crdtsync.core.storage.rows.Rewind`), and beside that the commit keeps what is to be applied then: the
 change that was shown, and the moved ones. They are applied in the turns that follow, and after a crash at the next
 start, before all else. So no agent sees a state without them, and nothing that was acknowledged is ever in memory
 alone.
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.kinds.counter import RESET, totals_of
-from crdtsync.core.storage.interface import HeadRow, Rewind
+from crdtsync.core.storage.rows import HeadRow, Rewind
 from crdtsync.core.text.family import FAMILY
 from crdtsync.core.text.marker import check_marker
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest

@@ -28,8 +28,9 @@ from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshots.staging import Staging
 from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.space import Applied, Effect, Space
-from crdtsync.core.storage.interface import ChangeRow, EntryRow, MendedValue, SpaceRow, Storage, new_names_name
+from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import LongValues, ValueCache
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, MendedValue, SpaceRow, new_names_name
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits

@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.storage.interface import (
-    Batch,
-    DocumentDrop,
-    DocumentStateRow,
-    DocumentTrim,
-    DocumentUpdateRow,
-)
+from crdtsync.core.storage.rows import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker

@@ -1,11 +1,106 @@
-"""What the next commit must write."""
+"""What the next commit must write: the rows, and the ledger in which all spaces of a node collect them."""
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.storage.interface import NOTHING, Batch
 from crdtsync.core.storage.long_values import LongValues
+from crdtsync.core.storage.rows import (
+    Adoption,
+    ArchivePurge,
+    ArchiveRow,
+    ChangeRow,
+    DocumentDrop,
+    DocumentStateRow,
+    DocumentTrim,
+    DocumentUpdateRow,
+    EntryRow,
+    HeadRow,
+    HistoryDrop,
+    HistoryTrim,
+    LogTrim,
+    MendedValue,
+    OutcomeRow,
+    PeerRow,
+    Redaction,
+    RemovalRow,
+    RemovedRow,
+    Rewind,
+    SnapshotPartRow,
+)
 from crdtsync.wire.change import Change
+
+
+class Batch:
+    """Everything that one commit must make durable, as rows by table."""
+
+    __slots__ = (
+        "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
+        "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
+        "history_trims", "log_trims", "mended_values", "metas", "origins", "outcomes", "own_changes", "peers",
+        "redactions", "removals", "removed_rows", "reply_redactions", "retired_writers", "rewinds", "scrubs",
+        "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.archives: list[ArchiveRow] = []  # spaces that are spaces no longer
+        self.archive_purges: list[ArchivePurge] = []
+        self.spaces: list[tuple[int, str, int]] = []
+        self.writers: list[tuple[int, int]] = []
+        self.retired_writers: list[tuple[int, int]] = []
+        self.rewinds: list[Rewind] = []
+        self.clocks: list[tuple[int, int]] = []
+        self.changes: list[ChangeRow] = []
+        self.heads: list[HeadRow] = []
+        self.entries: list[EntryRow] = []
+        self.removed_rows: list[RemovedRow] = []
+        self.removals: list[RemovalRow] = []
+        self.document_updates: list[DocumentUpdateRow] = []
+        self.document_states: list[DocumentStateRow] = []
+        self.document_trims: list[DocumentTrim] = []
+        self.document_drops: list[DocumentDrop] = []
+        self.origins: list[tuple[int, int, str, str]] = []
+        self.floors: list[tuple[bytes, int]] = []  # a packed vector, of a space
+        self.history_floors: list[tuple[bytes, int, int]] = []  # likewise; and since when history tells all
+        self.log_trims: list[LogTrim] = []
+        self.history_trims: list[HistoryTrim] = []
+        self.history_drops: list[HistoryDrop] = []
+        self.redactions: list[Redaction] = []
+        self.reply_redactions: list[tuple[int, bytes]] = []  # replies kept for retries: by number, without a value
+        self.scrubs: list[int] = []  # spaces of which something was purged: the files are to tell nothing of it
+        self.snapshot_parts: list[SnapshotPartRow] = []
+        self.snapshot_drops: list[int] = []  # spaces whose parts go, with all entries of them that are still staged
+        self.staged_drops: list[int] = []  # rows of staged entries that are not to become live
+        self.adoptions: list[Adoption] = []
+        self.outcomes: list[OutcomeRow] = []
+        self.peers: list[PeerRow] = []
+        self.mended_values: list[MendedValue] = []
+        self.metas: list[tuple[str, bytes | None]] = []  # what the node keeps for itself, by name; None: no longer
+        self.own_changes = 0
+
+    def first_position(self) -> int:
+        """The log position of the first change that it writes, or of what first removed something; 0: neither."""
+        positions = [rows[0].position for rows in (self.changes, self.removed_rows) if rows]
+        return min(positions, default=0)
+
+    @property
+    def is_purge(self) -> bool:
+        """Whether what it deletes must not be found in what the files have left of it."""
+        is_purge = any(drop.is_purge for drop in self.history_drops)
+        return is_purge or bool(self.redactions or self.reply_redactions or self.scrubs)
+
+    def entry_rows(self) -> int:
+        """How many rows there are of entries, of marks on them, and of who removed them."""
+        return len(self.entries) + len(self.removed_rows) + len(self.removals)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes) or any(_reasons(self))
+
+
+_reasons = attrgetter(*(name for name in Batch.__slots__ if name not in ("clocks", "own_changes")))
+NOTHING = Batch()
+"""For a turn that writes nothing, as most do that only read. Nobody adds to it."""
 
 
 class Ledger:

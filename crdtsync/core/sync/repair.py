@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, Incoming
 from crdtsync.core.replica.snapshots.merge import Merged
-from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow
+from crdtsync.core.storage.rows import DocumentStateRow, DocumentUpdateRow
 from crdtsync.core.sync.text_repair import united
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE

@@ -23,7 +23,7 @@ from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
-from crdtsync.core.storage.interface import SnapshotPartRow
+from crdtsync.core.storage.rows import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair, unite
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Checks, Contradicted, SnapshotCheck
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crdtsyncd.storage.database import Store
 
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 
 ARCHIVE_NAME = "archive"
 

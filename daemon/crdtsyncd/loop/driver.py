@@ -62,7 +62,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node import Node
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import CrdtSyncError, NoSpace, StorageError
 from crdtsync.wire.codec import new_row
 from crdtsync.wire.invites import Invite

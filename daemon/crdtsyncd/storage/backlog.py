@@ -24,7 +24,8 @@ from typing import Any
 import msgpack
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
-from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.codec import pack
 
 SLICE_ROWS = 256

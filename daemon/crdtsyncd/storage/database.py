@@ -44,7 +44,8 @@ from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.storage.interface import VOTES_NAME, Batch
+from crdtsync.core.storage.rows import VOTES_NAME
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import StorageError
 
 DATABASE_NAME = "crdtsync.db"

@@ -14,7 +14,7 @@ from crdtsyncd.storage.writes import CHANGE_BYTES, PURGED_FIRST
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import Entry, OnDisk
-from crdtsync.core.storage.interface import (
+from crdtsync.core.storage.rows import (
     ArchiveRow,
     DocumentSpan,
     DocumentUpdate,

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
 
-from crdtsync.core.storage.interface import OutcomeRow
+from crdtsync.core.storage.rows import OutcomeRow
 
 OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
 """How long replies are known for a repeat."""

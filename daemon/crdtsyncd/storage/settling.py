@@ -20,7 +20,7 @@ from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.writes import Writing, are_many, bring_in
 from crdtsyncd.telemetry.event_log import log
 
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import NoSpace, StorageError
 
 BACKLOG_RECORDS_MAX = 32

@@ -1,4 +1,4 @@
-"""Writing a :class:`~crdtsync.core.storage.interface.Batch` to the tables, and what each row weighs.
+"""Writing a :class:`~crdtsync.core.storage.write_batch.Batch` to the tables, and what each row weighs.
 
 A space's counters are changed in the same transaction by what was really added and dropped, so they stay exact.
 """
@@ -20,9 +20,8 @@ from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.background.trimming import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
-from crdtsync.core.storage.interface import (
+from crdtsync.core.storage.rows import (
     ArchivePurge,
-    Batch,
     DocumentStateRow,
     DocumentTrim,
     EntryRow,
@@ -37,6 +36,7 @@ from crdtsync.core.storage.interface import (
     purge_done_name,
     taken_away_name,
 )
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.change import Order, RemoveRange, removes_of
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.

@@ -11,7 +11,7 @@ from crdtsyncd.telemetry.log_rate_limit import LineBounds, Log
 from crdtsyncd.telemetry.turn_times import SLOW_TURN_S, UNMEASURED, Hold
 
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.peer.messages import message_name
 
 LINES_PER_MINUTE_MAX = 10

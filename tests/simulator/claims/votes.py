@@ -18,7 +18,7 @@ from crdtsync.coordination.aio.quorum import AsyncQuorumLease
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.voter import Voter
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import DaemonUnavailable, Timeout
 from crdtsync.wire.peer.votes import Vote, Voted
 from tests.fleet.clock import START_MS

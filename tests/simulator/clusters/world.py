@@ -29,7 +29,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node import Node
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.invites import Invite

@@ -9,7 +9,7 @@ from crdtsync.core.history import recorder, removal_reason
 from crdtsync.core.history.recorder import HistoryRecorder
 from crdtsync.core.kinds import seen
 from crdtsync.core.replica import replica
-from crdtsync.core.storage.interface import RemovalRow
+from crdtsync.core.storage.rows import RemovalRow
 from crdtsync.wire.codec import pack
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS

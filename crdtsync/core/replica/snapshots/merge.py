@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.core.replica.snapshots.snapshot import difference
-from crdtsync.core.storage.interface import DocumentStateRow, DocumentUpdateRow, HeadRow, pack_vector
+from crdtsync.core.storage.rows import DocumentStateRow, DocumentUpdateRow, HeadRow, pack_vector
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.replica.snapshots.snapshot import Taking
-from crdtsync.core.storage.interface import Adoption, EntryRow, SnapshotPartRow
+from crdtsync.core.storage.rows import Adoption, EntryRow, SnapshotPartRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.codec import new_row, pack
 

@@ -24,9 +24,7 @@ import msgpack
 from crdtsyncd.config.exit_status import UnfitData
 from crdtsyncd.storage.journal.file import JournalFile, JournalState, unpacked_state
 
-from crdtsync.core.storage.interface import (
-    NOTHING,
-    Batch,
+from crdtsync.core.storage.rows import (
     ChangeRow,
     DocumentUpdateRow,
     EntryRow,
@@ -36,6 +34,7 @@ from crdtsync.core.storage.interface import (
     RemovalRow,
     RemovedRow,
 )
+from crdtsync.core.storage.write_batch import NOTHING, Batch
 
 SLICE_CHANGES = 32
 """So many changes and commits go into the open transaction together, in some fifteen steps of 0.05 ms."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crdtsyncd.storage.journal.journal import Journal, unpacked
 
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import StorageError
 
 BYTES_MAX = 64 * 1024 * 1024

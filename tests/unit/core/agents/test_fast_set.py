@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.interface import AgentFlow, AgentFrame, AgentOpened, PeerFrame, PeerOpened
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.core.watch.events import live_event
 from crdtsync.wire.change import NO_HASH, Change, Dep, Op, value_hash
 from crdtsync.wire.codec import pack, unpack

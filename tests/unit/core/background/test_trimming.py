@@ -17,7 +17,7 @@ from crdtsync.core.background import trimming
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.background.trimming import HistoryPlan, changes_due, document_due, history_due
 from crdtsync.core.interface import DiskSpace
-from crdtsync.core.storage.interface import DocumentSpan, DocumentTrim, OldChange, OldDead, OldRemoval
+from crdtsync.core.storage.rows import DocumentSpan, DocumentTrim, OldChange, OldDead, OldRemoval
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Agent

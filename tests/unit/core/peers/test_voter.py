@@ -10,7 +10,7 @@ import pytest
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.peers import voter as voter_module
 from crdtsync.core.peers.voter import DRIFT, PROMISES_NODE_MAX, TTL_MS_MAX, Voter
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.votes import ADMIT, ASK, GIVE, Vote, Voted
 from tests.fleet.fleet import Fleet, fleet_of

@@ -7,7 +7,7 @@ import pytest
 from crdtsync.core.crdt.read_context import READ_LONG_AGO
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.replica import replica as replica_module
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot

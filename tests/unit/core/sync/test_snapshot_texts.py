@@ -8,7 +8,7 @@ import pytest
 from pycrdt import Doc, Text
 
 from crdtsync.core.replica.snapshots import snapshot
-from crdtsync.core.storage.interface import DocumentDrop
+from crdtsync.core.storage.rows import DocumentDrop
 from crdtsync.core.text import document
 from crdtsync.core.text.marker import named_document
 from crdtsync.wire.codec import pack

@@ -12,7 +12,8 @@ from crdtsyncd.storage import backlog
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 
-from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.codec import pack
 from tests.unit.daemon.counting import counters, counters_by_sum
 

@@ -22,8 +22,7 @@ from crdtsyncd.storage.retry_replies import OUTCOME_AGE_MS_MAX
 from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.storage.interface import (
-    Batch,
+from crdtsync.core.storage.rows import (
     ChangeRow,
     DocumentDrop,
     DocumentSpan,
@@ -39,6 +38,7 @@ from crdtsync.core.storage.interface import (
     RemovedRow,
     SnapshotPartRow,
 )
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import NoSpace, StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
@@ -393,7 +393,7 @@ import sys
 from pathlib import Path
 from crdtsyncd.storage.open_database import WAL_CHECKPOINT_BYTES
 from crdtsyncd.storage.database import Store
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import StorageError
 store = Store(Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "run")
 batch = Batch()

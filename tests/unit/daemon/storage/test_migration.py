@@ -14,7 +14,8 @@ from crdtsyncd.storage.migration import migrate
 from crdtsyncd.storage.schema import FORMAT
 
 from crdtsync.core.crdt.entries import Entry
-from crdtsync.core.storage.interface import Batch, DeadPlace, HistoryTrim
+from crdtsync.core.storage.rows import DeadPlace, HistoryTrim
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import StorageError
 from crdtsync.wire.kinds import Kind
 from tests.golden.regenerate import DATABASES

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from crdtsyncd.storage.database import Store
 
-from crdtsync.core.storage.interface import Batch, ChangeRow, EntryRow, HistoryTrim, MendedValue, RemovedRow
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, HistoryTrim, MendedValue, RemovedRow
+from crdtsync.core.storage.write_batch import Batch
 
 LONG = b"\xc5\x10\x00" + bytes(range(256)) * 16
 

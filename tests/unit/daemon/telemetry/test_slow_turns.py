@@ -10,7 +10,7 @@ from crdtsyncd.telemetry.turn_times import Hold
 
 from crdtsync.core.agents.replies import Reply
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready, Tick
-from crdtsync.core.storage.interface import Batch
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.changes import Ack, Changes
 

@@ -28,8 +28,8 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots import snapshot as snapshot_module
 from crdtsync.core.replica.snapshots.merge import merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Snapshot, Taking
-from crdtsync.core.storage.interface import SnapshotPartRow, SpaceRow
 from crdtsync.core.storage.long_values import ValueCache
+from crdtsync.core.storage.rows import SnapshotPartRow, SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.change import Op, RemoveRange, value_hash

@@ -20,8 +20,7 @@ from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.storage.old_history import HISTORY_TO_5
 
-from crdtsync.core.storage.interface import (
-    Batch,
+from crdtsync.core.storage.rows import (
     ChangeRow,
     DocumentUpdateRow,
     EntryRow,
@@ -31,6 +30,7 @@ from crdtsync.core.storage.interface import (
     RemovalRow,
     RemovedRow,
 )
+from crdtsync.core.storage.write_batch import Batch
 from crdtsync.errors import StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
