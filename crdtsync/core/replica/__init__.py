@@ -26,6 +26,7 @@ Modules:
 - ``restore``: makes of keys what they were at a point of the past
 - ``checkpoint_operations``: requests that make and delete checkpoints
 - ``purges``: what is to be gone for good, on every host: the request, and the records of it
+- ``spoilt_values``: values that the disk has spoilt, as the log has them
 - ``schemas``: (a room) what is declared for the keys of a pattern, and what that does to writes
 - ``reader_view``: what a plain read hands over of a key's values, by its read policy
 - ``snapshots``: (a room) the live state of a space, given away in parts and merged at once

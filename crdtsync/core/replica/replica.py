@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Frontier, VersionVector, Writer, hlc_ms
-from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUE_DAMAGED, VALUES_CROWDED_OUT
+from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
 from crdtsync.core.crdt.entries import Entries, Entry, Incoming
@@ -26,17 +26,17 @@ from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.schemas.caps import SchemaCaps
 from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshots.staging import Staging
+from crdtsync.core.replica.spoilt_values import SpoiltValues
 from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.space import Applied, Effect, Space
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import LongValues, ValueCache
-from crdtsync.core.storage.rows import ChangeRow, EntryRow, MendedValue, SpaceRow, new_names_name
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, SpaceRow, new_names_name
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.drafted_edits import DraftedEdits
-from crdtsync.errors import ForkDetected, InvalidEncoding
-from crdtsync.wire.blobs import subject_of
-from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Op, value_hash
+from crdtsync.errors import ForkDetected
+from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Codec, Dep, Op
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CLUSTER_SPACE
@@ -52,17 +52,17 @@ TAKEN_OPS_MAX = 500
 TAKEN_BYTES_MAX = 256 * 1024
 """Of such changes."""
 RECENT_HASHES_MAX = 4096
-TTL_LENGTHENED_MS_MIN = 1000
-"""Hosts' clocks differ by less all the time."""
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
 the newer half of them.
 """
+TTL_LENGTHENED_MS_MIN = 1000
+"""Hosts' clocks differ by less all the time."""
 
 
 _PARTS = frozenset(
     (
         "_less_recent", "_recent", "caps", "checkpoints", "codec", "documents", "entries", "gate", "past", "pins",
-        "purges", "schemas", "staging", "texts", "unknown", "uploads", "values",
+        "purges", "schemas", "spoilt", "staging", "texts", "unknown", "uploads", "values",
     )
 )  # fmt: skip
 """What a replica does without while it sleeps."""
@@ -78,7 +78,7 @@ class Replica(Space):
     __slots__ = (
         "_cache", "_cluster", "_less_recent", "_node", "_recent", "arrivals", "asleep", "barred", "caps",
         "checkpoints", "codec", "gate", "hashes", "idle_looks", "new_names", "past", "point", "purges", "since_own",
-        "staging", "texts", "unknown", "woken",
+        "spoilt", "staging", "texts", "unknown", "woken",
     )  # fmt: skip
     # Beyond 30 attributes each instance would have a table of names of its own, which takes 1.6 kB of each space.
 
@@ -129,13 +129,14 @@ class Replica(Space):
         self.past = HistoryRecorder(self, ledger, history_floor, history_since_ms)
         self.checkpoints = Checkpoints(self, self.past)
         self.pins = set()
+        self.spoilt = SpoiltValues(self, self.codec)
         self.values = LongValues(
             self._cache,
             self.storage.value,
             self.storage.values,
-            self._logged_value,
-            self._tell_damaged,
-            self._mend_value,
+            self.spoilt.logged,
+            self.spoilt.tell,
+            self.spoilt.mend,
         )
         self._recent: dict[tuple[Writer, int], bytes] = {}
         self._less_recent: dict[tuple[Writer, int], bytes] = {}
@@ -596,42 +597,6 @@ class Replica(Space):
         )
 
     # -- the disk --------------------------------------------------------------------------------------------
-
-    def value_of(self, key: str, dot: Dot) -> bytes | None:
-        """The value of an entry, alive or dead, for a peer whose disk has spoilt it; None: it is not here."""
-        entry = self.entries.find(key, dot)
-        if entry is not None:
-            return entry.value
-        row = self.storage.dead_row(self.id, key, dot)
-        return self._in_log(dot) if row is None else self.storage.value(row)
-
-    def _in_log(self, dot: Dot) -> bytes | None:
-        body = self.storage.change_body(self.id, dot.writer, dot.seq)
-        try:
-            return None if body is None else self.codec.decode(body).ops[dot.n].value
-        except (InvalidEncoding, LookupError):
-            return None
-
-    def _mend_value(self, entry: Entry, value: bytes) -> None:
-        self.ledger.batch.mended_values.append(MendedValue(entry.row, value))
-
-    def _logged_value(self, entry: Entry, can_mend: bool) -> bytes | None:
-        """A value of which the place on disk holds something else: as the log has it. That mends the place."""
-        value = self._in_log(entry.dot)
-        if value is None or value_hash(value) != entry.value_hash:
-            return None
-        if can_mend:
-            self._mend_value(entry, value)
-        self.alarms.journal("value_mended", space=self.name, key=entry.key)
-        return value
-
-    def _tell_damaged(self, entry: Entry) -> None:
-        self.alarms.journal("value_damaged", space=self.name, key=entry.key, agent=entry.agent)
-        message = (
-            f"space {self.name}: the disk has spoilt the value of {subject_of(entry.key)!r} that {entry.agent} wrote "
-            f"on {self.node_of(entry.writer)}, and this node's log holds it no longer"
-        )
-        self.alarms.raise_once(VALUE_DAMAGED, self.name, message, (entry.key,))
 
     def prepare_commit(self) -> None:
         """Add what a commit must write beside the changes themselves."""
