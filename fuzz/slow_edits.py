@@ -37,7 +37,7 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
 from crdtsync.wire.yjs.encoding import STRING, Id, at_once
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
-from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from fuzz.yjs_steps import ROOT
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import Fleet, fleet_of
@@ -186,7 +186,10 @@ def edit_of(step: Step, known: list[Id], clocks: dict[int, int]) -> bytes:
     items = list(MAKERS[step.kind](step, known, clocks))
     known.extend(item for item, *_ in items)
     return written_update(
-        [Part(*item, written_item(STRING, left, right, ROOT, written_text(text))) for item, left, right, text in items]
+        [
+            NewStruct(*item, written_item(STRING, left, right, ROOT, written_text(text)))
+            for item, left, right, text in items
+        ]
     )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from crdtsync.wire.yjs.competition import Placed, code
 from crdtsync.wire.yjs.encoding import STRING, Id
 from crdtsync.wire.yjs.lib0 import written_text
-from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 
 ROOT = "text"
 
@@ -35,7 +35,7 @@ class Item(NamedTuple):
 def update_of(items: Iterable[Item]) -> bytes:
     """The Yjs update that inserts them, those of each client in the order of their clocks."""
     return written_update(
-        Part(*item.id, written_item(STRING, item.left, item.right, ROOT, written_text("a"))) for item in items
+        NewStruct(*item.id, written_item(STRING, item.left, item.right, ROOT, written_text("a"))) for item in items
     )
 
 

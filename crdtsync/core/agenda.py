@@ -4,8 +4,9 @@ A turn in which one register is written has little to do: it tells watchers and 
 may have to look at texts, records of the cluster, resolvers and more. A node that looked everywhere in every turn would
 spend most of its time on looking in vain.
 
-So each :class:`Part` stands in the agenda with the moment when it is due. A turn runs what is due by then, in the order
-of the parts. News (what was written, and what watchers and peers are told of it) needs no entry: each turn runs it.
+So each :class:`NodePart` stands in the agenda with the moment when it is due. A turn runs what is due by then, in the
+order of the parts. News (what was written, and what watchers and peers are told of it) needs no entry: each turn runs
+it.
 
 - An event that may concern everything makes everything due: :meth:`Agenda.all_now`.
 - A plain write makes nothing due (:func:`are_plain`), and neither does a read.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _REGISTER = Kind.REGISTER
 
 
-class Part(IntEnum):
+class NodePart(IntEnum):
     """What a turn runs if it is due, in this order; the news comes after ``RECORDS``."""
 
     REQUESTS = 0
@@ -47,8 +48,8 @@ class Part(IntEnum):
     PEERS = 12
 
 
-PARTS = tuple(Part)
-FOLLOWERS = (Part.RETENTION, Part.PEERS)
+PARTS = tuple(NodePart)
+FOLLOWERS = (NodePart.RETENTION, NodePart.PEERS)
 TURN_PATIENCE_S = 0.001
 """What is due by time alone may come so much late: to work out when that is takes longer than many a turn."""
 NEWS_PATIENCE_S = 0.02
@@ -66,22 +67,22 @@ class Agenda:
     __slots__ = ("_due_s", "_unsure", "deadlines", "ran", "soonest_s")
 
     def __init__(self) -> None:
-        self.deadlines: Mapping[Part, Callable[[], float | None]] = {}
-        self.ran: list[Part] = []
+        self.deadlines: Mapping[NodePart, Callable[[], float | None]] = {}
+        self.ran: list[NodePart] = []
         self.all_now()
 
     def all_now(self) -> None:
         """Everything may have something to do: the next turn looks."""
         self._due_s = _AT_ONCE.copy()
-        self._unsure: tuple[Part, ...] = PARTS
+        self._unsure: tuple[NodePart, ...] = PARTS
         self.soonest_s = 0.0
 
-    def now(self, part: Part) -> None:
+    def now(self, part: NodePart) -> None:
         """This part may have something to do: the next turn looks."""
         self.at(part, 0.0)
         self._unsure = PARTS
 
-    def at(self, part: Part, due_s: float) -> None:
+    def at(self, part: NodePart, due_s: float) -> None:
         """This part is due then, if not before."""
         if due_s < self._due_s[part]:
             self._due_s[part] = due_s
@@ -97,7 +98,7 @@ class Agenda:
         if self.ran:
             self.ran = []
 
-    def takes(self, part: Part, now_s: float) -> bool:
+    def takes(self, part: NodePart, now_s: float) -> bool:
         """Whether this turn runs a part. If so the part must be asked anew when it is due, and others with it."""
         if now_s < self._due_s[part]:
             return False

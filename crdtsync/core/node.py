@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.agent import Agent, User
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
-from crdtsync.core.agenda import Part, are_plain
+from crdtsync.core.agenda import NodePart, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone
 from crdtsync.core.agents.host_requests import Service, host_requests
 from crdtsync.core.agents.replies import Reply
@@ -291,7 +291,7 @@ class Node(NodeParts):
             self._run_what_reads()
         if has_watches:
             dispatcher.watches.advance(self._durable, self.now_ms)
-        are_peers_due = now_s >= agenda.soonest_s and agenda.takes(Part.PEERS, now_s)
+        are_peers_due = now_s >= agenda.soonest_s and agenda.takes(NodePart.PEERS, now_s)
         sync.pump(self._applied, self._durable, not len(dispatcher.waits), are_peers_due)
         sends, closes, met = sync.outbox.take()
         batch.peers.extend(met)
@@ -327,31 +327,31 @@ class Node(NodeParts):
         if len(dispatcher.waits) or len(dispatcher.long_reads):
             self.agenda.all_now()  # a request that goes on may be any
         if self.resolvers.has_queues:
-            self.agenda.now(Part.RESOLVERS)
+            self.agenda.now(NodePart.RESOLVERS)
 
     def _run_what_writes(self) -> None:
         """The parts of which changes may come; whatever does come makes due what follows from it."""
         agenda, now_s = self.agenda, self.now_s
-        if agenda.takes(Part.REQUESTS, now_s):
+        if agenda.takes(NodePart.REQUESTS, now_s):
             self.dispatcher.settle()
-        if agenda.takes(Part.EXPIRY, now_s):
+        if agenda.takes(NodePart.EXPIRY, now_s):
             self.reaper.run(self.dispatcher.watches, self.sync)
-        if agenda.takes(Part.ARCHIVES, now_s):
+        if agenda.takes(NodePart.ARCHIVES, now_s):
             self.spaces.archives.run()
-        if agenda.takes(Part.PURGES, now_s):
+        if agenda.takes(NodePart.PURGES, now_s):
             self.purger.run()
-        if agenda.takes(Part.UPLOADS, now_s):
+        if agenda.takes(NodePart.UPLOADS, now_s):
             self.upload_sweep.run()
-        if agenda.takes(Part.CHECKPOINTS, now_s):
+        if agenda.takes(NodePart.CHECKPOINTS, now_s):
             self.automatic_checkpoints.run()
-        if agenda.takes(Part.TEXTS, now_s):
+        if agenda.takes(NodePart.TEXTS, now_s):
             self._keep_texts()
-        if agenda.takes(Part.SNAPSHOTS, now_s):
+        if agenda.takes(NodePart.SNAPSHOTS, now_s):
             self.sync.snapshot_client.go_on()
             applied = self.sync.conclude()
             self._tell_merges()
             self.received(applied)
-        if agenda.takes(Part.RECORDS, now_s):
+        if agenda.takes(NodePart.RECORDS, now_s):
             self.fleet.keep_records()
             self.cluster_requests.check_keys()
 
@@ -370,11 +370,11 @@ class Node(NodeParts):
     def _run_what_reads(self) -> None:
         """The parts that look at what was written, of which no change comes."""
         now_s, retention = self.now_s, self.retention
-        if self.agenda.takes(Part.RESOLVERS, now_s):
+        if self.agenda.takes(NodePart.RESOLVERS, now_s):
             self.resolvers.run()
-        if self.agenda.takes(Part.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
+        if self.agenda.takes(NodePart.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
             retention.run(self.replicas, self.ledger.batch, self._applied, self.now_ms, now_s)
-        if self.agenda.takes(Part.SLEEP, now_s):
+        if self.agenda.takes(NodePart.SLEEP, now_s):
             self.sleeper.run()
 
     def _tell_of_applied(self, has_watches: bool) -> None:
@@ -392,9 +392,9 @@ class Node(NodeParts):
                 watches.retell(name, reranked, is_lagging=False)
             self.resolvers.notify(name, applied)
             if replica.purges.is_noted:
-                self.agenda.now(Part.PURGES)
+                self.agenda.now(NodePart.PURGES)
         self.retention.touched(self._applied, self.ledger.batch, self.now_s)
-        self.agenda.at(Part.RETENTION, self.retention.due_s)
+        self.agenda.at(NodePart.RETENTION, self.retention.due_s)
 
     def chore_replies(self) -> list[Reply]:
         """Replies to requests whose chore is done."""
@@ -539,23 +539,23 @@ class Node(NodeParts):
             or dispatcher.waits.is_settling
         ) or (self.sync.has_more(self._durable))
 
-    def _deadlines(self) -> dict[Part, Callable[[], float | None]]:
+    def _deadlines(self) -> dict[NodePart, Callable[[], float | None]]:
         """How to ask each part when it is due."""
         return {
-            Part.REQUESTS: lambda: (
+            NodePart.REQUESTS: lambda: (
                 self.now_s if len(self.dispatcher.long_reads) else self.dispatcher.waits.deadline_s()
             ),
-            Part.EXPIRY: self.reaper.deadline_s,
-            Part.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
-            Part.PURGES: self.purger.deadline_s,
-            Part.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
-            Part.CHECKPOINTS: lambda: self.automatic_checkpoints.due_s,
-            Part.TEXTS: self._texts_due_s,
-            Part.SNAPSHOTS: self.sync.snapshot_client.check_due_s,
-            Part.RESOLVERS: self.resolvers.deadline_s,
-            Part.RETENTION: lambda: None if self.read_only else self.retention.due_s,
-            Part.PEERS: lambda: self.sync.deadline_s(self._durable),
-            Part.SLEEP: lambda: self.sleeper.due_s,
+            NodePart.EXPIRY: self.reaper.deadline_s,
+            NodePart.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
+            NodePart.PURGES: self.purger.deadline_s,
+            NodePart.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
+            NodePart.CHECKPOINTS: lambda: self.automatic_checkpoints.due_s,
+            NodePart.TEXTS: self._texts_due_s,
+            NodePart.SNAPSHOTS: self.sync.snapshot_client.check_due_s,
+            NodePart.RESOLVERS: self.resolvers.deadline_s,
+            NodePart.RETENTION: lambda: None if self.read_only else self.retention.due_s,
+            NodePart.PEERS: lambda: self.sync.deadline_s(self._durable),
+            NodePart.SLEEP: lambda: self.sleeper.due_s,
         }
 
     def _texts_due_s(self) -> float | None:

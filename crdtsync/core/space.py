@@ -46,7 +46,7 @@ class Applied(NamedTuple):
     effects: list[Effect]
 
 
-class Space:
+class SpaceState:
     """See the module's description. What must be written to disk goes to ``ledger``."""
 
     __slots__ = (

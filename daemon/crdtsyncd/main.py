@@ -16,7 +16,7 @@ import click
 from crdtsyncd import terminal
 from crdtsyncd.config import exit_status
 from crdtsyncd.config.invite_argument import invite_of
-from crdtsyncd.config.loader import Reading, read_settings
+from crdtsyncd.config.loader import SettingsReader, read_settings
 
 from crdtsync.errors import CrdtSyncError
 
@@ -56,7 +56,7 @@ def cli(config_file: Path | None, check_config: bool, **options: Any) -> None:
         for name, value in options.items()
         if value not in (None, ())
     }
-    reading = Reading(config_file, given)
+    reading = SettingsReader(config_file, given)
     if check_config:
         reading.result()
         terminal.line("the configuration is valid")

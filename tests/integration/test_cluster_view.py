@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from crdtsyncd.devfleet.layout import NodePlace
 from crdtsyncd.devfleet.observer import KeyRecord
-from crdtsyncd.devfleet.process import Member
+from crdtsyncd.devfleet.process import DevNode
 
 from crdtsync import Client
 from tests.harness.shell import Running
@@ -200,7 +200,7 @@ def await_screen(terminal: int, pattern: bytes) -> None:
 
 def observer(number: int, peers: int, *, is_up: bool = True) -> SimpleNamespace:
     """What the screen is drawn from."""
-    member = Member(NodePlace(number, Path("/tmp/cs-abcdefgh"), 7420))
+    member = DevNode(NodePlace(number, Path("/tmp/cs-abcdefgh"), 7420))
     member.pid, member.is_ready = (4000 + number, True) if is_up else (None, False)
     member.fault = "killed by SIGKILL; it last said: " + "something long " * 20
     others = [n for n in range(1, peers + 1) if n != number]

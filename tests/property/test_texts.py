@@ -23,7 +23,7 @@ from crdtsync.core.text.passing import passed
 from crdtsync.core.text.places import Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.wire.yjs.encoding import STRING, read_sections
-from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet, fleet_of
@@ -171,7 +171,7 @@ def made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         sections, _ = read_sections(update)
         strings = [struct for structs in sections.values() for struct in structs if struct.kind == STRING]
         parts = [
-            Part(number, 0, written_item(STRING, None, None, ROOT, update[struct.body : struct.stop]))
+            NewStruct(number, 0, written_item(STRING, None, None, ROOT, update[struct.body : struct.stop]))
             for number, struct in enumerate(strings, min(sections, default=0) + 1)
         ]
         newer.apply(written_update(parts))

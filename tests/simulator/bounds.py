@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.agenda import Part
+from crdtsync.core.agenda import NodePart
 from crdtsync.core.crdt import causal_gate
 from crdtsync.core.sync import change_feed, snapshot_server
 from crdtsync.core.text import document_cache
@@ -28,9 +28,9 @@ def check_messages(host: Host, ready: Ready) -> None:
 def check_short_turn(host: Host) -> None:
     """A turn that did not run every part left nothing undone that was due."""
     node = host.running
-    if Part.REQUESTS not in node.agenda.ran:
+    if NodePart.REQUESTS not in node.agenda.ran:
         require(not len(node.dispatcher.waits), host.name, "leaves requests waiting in a short turn")
-    if Part.RETENTION not in node.agenda.ran and not node.read_only:
+    if NodePart.RETENTION not in node.agenda.ran and not node.read_only:
         is_due = node.now_s >= node.retention.due_s
         require(not is_due, host.name, "leaves log and history untrimmed in a short turn")
 

@@ -20,7 +20,7 @@ from crdtsync.core.agents.cards import AgentCards
 from crdtsync.core.agents.fast_get import read_plainly
 from crdtsync.core.agents.fast_set import batch_plainly, write_plainly
 from crdtsync.core.agents.parse_request import request_of
-from crdtsync.core.agents.replies import Reply, Shown
+from crdtsync.core.agents.replies import ReadResult, Reply
 from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.revocation import Revocation
 from crdtsync.core.agents.space_requests import find_replica
@@ -229,7 +229,7 @@ class Dispatcher:
         if result is LATER:
             return False
         self.answer(conn, request, result, stands=name in ("hello", "confirm"))
-        return type(result) is Shown
+        return type(result) is ReadResult
 
     def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
         """What a request is answered; ``LATER``: it has been, or will be."""
@@ -327,7 +327,7 @@ class Dispatcher:
             raise shown_at(replica, refusal) from None
         if name in KEEPING and not replica.schemas.is_empty:
             self._keep(replica, name, args)
-        return Shown(replica, result)
+        return ReadResult(replica, result)
 
     def _keep(self, replica: Replica, name: str, args: Arguments) -> None:
         """What has been read lives on, if its time to live slides."""
@@ -483,7 +483,7 @@ class Dispatcher:
     def answer(self, conn: int, request: int, result: object, stands: bool = False) -> None:
         """Answer a request; ``stands``: also if the commit under way fails."""
         point: bytes | None = None
-        if type(result) is Shown:
+        if type(result) is ReadResult:
             point = self.news(conn, request, result.replica)
             result = result.result
         payload = pack([request, 0, result])

@@ -17,7 +17,7 @@ class Reply(NamedTuple):
     stands: bool = False
 
 
-class Shown:
+class ReadResult:
     """The result of a read, and what it was read from."""
 
     __slots__ = ("replica", "result")

@@ -22,7 +22,7 @@ from crdtsync.core.cluster.membership import (
     NOBODY,
     Member,
     Membership,
-    Removed,
+    RemovedMember,
     membership_of,
     merge_members,
     merge_removed,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from crdtsync.core.node_context import NodeContext
 
 MEMBERS = RecordType("member", read_member, Member.plain, merge_members)
-REMOVED = RecordType("removed", read_removed, Removed.plain, merge_removed)
+REMOVED = RecordType("removed", read_removed, RemovedMember.plain, merge_removed)
 INVITES_META = "invite/"
 TOLD_META = "told"
 LISTEN_META = "listen"
@@ -101,7 +101,7 @@ class Admission:
         self._told = _read_told(node.storage.meta(TOLD_META))
         self._kept = KeptMembers(node.storage)
         self.left_addresses: set[str] = set()  # of members that were removed, at which nobody is looked for any more
-        self._undone: list[Member | Removed] = []
+        self._undone: list[Member | RemovedMember] = []
         self._told_removed = ""
         self._nonces: dict[int, bytes] = {}
         self.metas: dict[str, bytes | None] = {}
@@ -236,8 +236,8 @@ class Admission:
         for lost in self._undone:
             self._put_back(lost)
 
-    def _put_back(self, lost: Member | Removed) -> None:
-        cluster, is_removal = self._cluster, isinstance(lost, Removed)
+    def _put_back(self, lost: Member | RemovedMember) -> None:
+        cluster, is_removal = self._cluster, isinstance(lost, RemovedMember)
         who = cluster.remover(REMOVED if is_removal else MEMBERS, lost.node) or "the state that a peer sent"
         self._node.alarms.raise_once(
             alarm_catalogue.RECORD_UNDONE,
@@ -246,7 +246,7 @@ class Admission:
             f"{'was removed: it stays removed' if is_removal else 'is a member: it stays one'}, and this node has "
             "written the record again",
         )
-        if isinstance(lost, Removed):
+        if isinstance(lost, RemovedMember):
             cluster.put(REMOVED, lost.node, lost)
         else:
             cluster.put(MEMBERS, lost.node, lost)
@@ -392,7 +392,7 @@ class Admission:
         member = found[0]
         if member.node == self._identity.node:
             raise InvalidRequest("a node does not remove itself: ask another member to, then stop this one")
-        record = Removed(member.node, member.name, member.keys, self._node.now_ms, self._identity.name)
+        record = RemovedMember(member.node, member.name, member.keys, self._node.now_ms, self._identity.name)
         self._cluster.put(REMOVED, member.node, record)
         return {"node": member.node, "name": member.name, "members": len(self.membership.members)}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crdtsync.core.cluster.membership import MEMBERS_MAX, Member, Removed, all_keys, read_member, read_removed
+from crdtsync.core.cluster.membership import MEMBERS_MAX, Member, RemovedMember, all_keys, read_member, read_removed
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack, unpack
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEMBER_META = "kept-member/"
 REMOVED_META = "kept-removed/"
 
-T = TypeVar("T", Member, Removed)
+T = TypeVar("T", Member, RemovedMember)
 
 
 class KeptMembers:
@@ -36,7 +36,7 @@ class KeptMembers:
         self.removed = _read(storage, REMOVED_META, read_removed)
         self.metas: dict[str, bytes | None] = {}
 
-    def see(self, members: Iterable[Member], removed: Iterable[Removed]) -> None:
+    def see(self, members: Iterable[Member], removed: Iterable[RemovedMember]) -> None:
         """The records of ``_cluster`` say this now."""
         for member in members:
             node = member.node
@@ -52,11 +52,11 @@ class KeptMembers:
                 self.removed[node] = whole
                 self.metas[REMOVED_META + node] = pack(whole.plain())
 
-    def removed_with(self, told: Iterable[Removed]) -> list[Removed]:
+    def removed_with(self, told: Iterable[RemovedMember]) -> list[RemovedMember]:
         """All removals: those that are kept, and what ``_cluster`` tells of others."""
         return [*self.removed.values(), *(gone for gone in told if gone.node not in self.removed)]
 
-    def undone(self, members: Iterable[Member], removed: Iterable[Removed]) -> list[Member | Removed]:
+    def undone(self, members: Iterable[Member], removed: Iterable[RemovedMember]) -> list[Member | RemovedMember]:
         """What ``_cluster`` told once and tells no longer: members, removals, or some of a removal's keys."""
         told = {member.node for member in members}
         pins = {gone.node: {pin for pin, _ in gone.keys} for gone in removed}

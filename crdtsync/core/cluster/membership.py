@@ -59,7 +59,7 @@ class Member(NamedTuple):
         return any(pin == key[0] for key in self.keys)
 
 
-class Removed(NamedTuple):
+class RemovedMember(NamedTuple):
     """A node that was a member, and never will be again with one of its keys."""
 
     node: str
@@ -105,12 +105,12 @@ def merge_members(one: Member, other: Member) -> Member:
     return newer._replace(keys=all_keys(newer.keys, older.keys))
 
 
-def read_removed(plain: Record) -> Removed:
+def read_removed(plain: Record) -> RemovedMember:
     """:raises ValueError, KeyError: it names no node."""
-    return Removed(_node(plain), _name(plain), _keys(plain), _time(plain, "time_ms"), _text(plain, "by"))
+    return RemovedMember(_node(plain), _name(plain), _keys(plain), _time(plain, "time_ms"), _text(plain, "by"))
 
 
-def merge_removed(one: Removed, other: Removed) -> Removed:
+def merge_removed(one: RemovedMember, other: RemovedMember) -> RemovedMember:
     """What two removals of one node come to."""
     first, later = sorted((one, other), key=lambda removed: (removed.time_ms, removed.by, removed.name))
     return first._replace(keys=all_keys(first.keys, later.keys))
@@ -120,7 +120,7 @@ class Membership(NamedTuple):
     """The members and the removed, by node id; what is removed is no member."""
 
     members: Mapping[str, Member] = MappingProxyType({})
-    removed: Mapping[str, Removed] = MappingProxyType({})
+    removed: Mapping[str, RemovedMember] = MappingProxyType({})
 
     def node_of(self, pin: str) -> str:
         """The member that has this key; empty if none has."""
@@ -152,7 +152,9 @@ def written(time_ms: int) -> str:
 NOBODY = Membership()
 
 
-def membership_of(members: Iterable[Member], removed: Iterable[Removed], told: Iterable[Member] = ()) -> Membership:
+def membership_of(
+    members: Iterable[Member], removed: Iterable[RemovedMember], told: Iterable[Member] = ()
+) -> Membership:
     """What records add up to. ``told`` are members that this node was told of when it joined, or has known since.
 
     They count while ``_cluster`` has no records of them, and before others if there are too many.

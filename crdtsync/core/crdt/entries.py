@@ -235,7 +235,7 @@ def reach_of(entries: Iterable[Entry]) -> tuple[VersionVector, int]:
     return vector, int.from_bytes(max(map(max, numbers.values()), default=b"")[_HLC], "big")
 
 
-class Summary(Protocol):
+class KeySummary(Protocol):
     """Something that a kind works out from all entries of a key, kept up to date as they come and go."""
 
     def add(self, entry: Entry) -> None:
@@ -245,7 +245,7 @@ class Summary(Protocol):
         """An entry that had come has gone."""
 
 
-S = TypeVar("S", bound=Summary)
+S = TypeVar("S", bound=KeySummary)
 
 
 def summary_of(make: Callable[[], S], entries: Iterable[Entry]) -> S:
@@ -268,7 +268,7 @@ class KeyEntries:
         self.by_dot = {entry.dot: entry for entry in entries}
         self.by_sub: dict[str, tuple[Entry, ...]] = {}
         self.kinds: dict[int, int] = {}
-        self.summaries: dict[object, Summary] = {}
+        self.summaries: dict[object, KeySummary] = {}
         for entry in entries:
             self._count(entry)
 
@@ -337,7 +337,7 @@ class KeyEntries:
         return found  # type: ignore[return-value]  # it was made by `make`
 
 
-class Incoming:
+class IncomingEntries:
     """Entries on their way into a replica: by key those that last, and ``others``, which may expire."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -596,7 +596,7 @@ class Entries:
         self.keys_all_hidden.difference_update(entry.key for entry in back)
         return back
 
-    def exchange(self, gone: Iterable[Entry], come: Incoming, digest: int, whole: int | None = None) -> None:
+    def exchange(self, gone: Iterable[Entry], come: IncomingEntries, digest: int, whole: int | None = None) -> None:
         """Remove entries that are held, and add others, many at once; ``digest``: the sum of the others' digests.
 
         ``whole``: what all that is then held adds up to, where that is known: what goes is not hashed for it.

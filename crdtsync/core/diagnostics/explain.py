@@ -14,7 +14,7 @@ from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.agents.space_requests import find_replica
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.diagnostics.explain_reasons import FINDERS
-from crdtsync.core.diagnostics.explain_subject import Here, Item, arrival, holders, reason
+from crdtsync.core.diagnostics.explain_subject import Item, Subject, arrival, holders, reason
 from crdtsync.core.diagnostics.remote_lag import knowing_far
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.values import describe, inline_value, policy_of, siblings
@@ -60,7 +60,7 @@ def explain(node: NodeParts, agent: Agent, space: str, key: object) -> Item:
             **empty,
             "reasons": [reason("space_elsewhere" if is_elsewhere else "no_space", _where_from(node, space))],
         }
-    here = Here(
+    here = Subject(
         node,
         replica,
         Reader(replica, node.storage, node.now_ms, replica.node_of, node.guard.limit_of(agent, replica.name)),
@@ -81,7 +81,7 @@ def _where_from(node: NodeParts, space: str) -> str:
 # -- what there is -------------------------------------------------------------------------------------------
 
 
-def _state(here: Here) -> tuple[str, str, Item]:
+def _state(here: Subject) -> tuple[str, str, Item]:
     """A word, a sentence and details about what this node holds of the key."""
     live = here.replica.entries.live(here.key, here.node.now_ms)
     groups = siblings(here.replica.entries, live)
@@ -110,7 +110,7 @@ def _state(here: Here) -> tuple[str, str, Item]:
     return state, summary, {"removed": _removed(here, last)}
 
 
-def _present(here: Here, groups: list[Sibling]) -> tuple[str, str, Item]:
+def _present(here: Subject, groups: list[Sibling]) -> tuple[str, str, Item]:
     policy = policy_of(here.replica.entries, groups)
     schema = here.replica.schemas.of(here.key)
     found: Item = {
@@ -137,7 +137,7 @@ def _how(value: Item) -> str:
     return f", and it came over {value['over']}" + (" in a snapshot" if value["came"] == "snapshot" else "")
 
 
-def _value(here: Here, group: Sibling, *, is_first: bool) -> Item:
+def _value(here: Subject, group: Sibling, *, is_first: bool) -> Item:
     """One of the values: the change that wrote it, how it came, and who else has it."""
     newest: Entry = group[-1]
     item = describe(here.replica, group, here.reader.node_of, inline_value)
@@ -154,7 +154,7 @@ def _value(here: Here, group: Sibling, *, is_first: bool) -> Item:
     }
 
 
-def _removed(here: Here, row: PastRow) -> Item:
+def _removed(here: Subject, row: PastRow) -> Item:
     entry, removal = row.entry, row.removal
     item: Item = {
         "written": {"agent": entry.agent, "node": here.reader.node_of(entry.writer), "time": hlc_ms(entry.hlc)},
@@ -174,7 +174,7 @@ def _removed(here: Here, row: PastRow) -> Item:
     return item
 
 
-def _whose(here: Here, dot: Dot, agent: str) -> str:
+def _whose(here: Subject, dot: Dot, agent: str) -> str:
     return f"{agent}@{here.reader.node_of(dot.writer)}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms, missing
 from crdtsync.core.cluster.node_names import NAMES_MAX, names
 from crdtsync.core.crdt.causal_gate import blocker
-from crdtsync.core.diagnostics.explain_subject import Here, Item, arrival, holders, reason
+from crdtsync.core.diagnostics.explain_subject import Item, Subject, arrival, holders, reason
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.wire.change import Change
 
@@ -19,10 +19,10 @@ SILENT_S = 2.0
 """A peer that does not answer for so long may be cut off, or frozen."""
 HELD_SHOWN_MAX = 3
 """Changes at the causal gate that are told one by one."""
-Finder = Callable[[Here], Iterable[Item]]
+Finder = Callable[[Subject], Iterable[Item]]
 
 
-def _at_the_gate(here: Here) -> Iterable[Item]:
+def _at_the_gate(here: Subject) -> Iterable[Item]:
     """Changes of this key that are here and may not be shown yet."""
     early = map(here.replica.codec.decode, here.replica.gate.held(here.key.encode()))
     held = [change for change in early if any(op.key == here.key for op in change.ops)]
@@ -32,7 +32,7 @@ def _at_the_gate(here: Here) -> Iterable[Item]:
         yield reason("gap", f"and {len(held) - HELD_SHOWN_MAX:,} more changes of this key wait at the causal gate")
 
 
-def _waiting(here: Here, change: Change) -> Item:
+def _waiting(here: Subject, change: Change) -> Item:
     waits_for = blocker(change, here.replica.vector)
     if waits_for is None:
         return _barred(here, change)
@@ -54,7 +54,7 @@ def _waiting(here: Here, change: Change) -> Item:
     )
 
 
-def _barred(here: Here, change: Change) -> Item:
+def _barred(here: Subject, change: Change) -> Item:
     """It waits for nothing but for itself."""
     operation = ", ".join(sorted({operation_of(op).name for op in change.ops if op.key == here.key}))
     return reason(
@@ -66,7 +66,7 @@ def _barred(here: Here, change: Change) -> Item:
     )
 
 
-def _writer_name(here: Here, writer: Writer, change: Change | None = None) -> str:
+def _writer_name(here: Subject, writer: Writer, change: Change | None = None) -> str:
     if writer in here.replica.origins:
         return here.replica.node_of(writer)
     if change is not None and change.origin is not None:
@@ -74,7 +74,7 @@ def _writer_name(here: Here, writer: Writer, change: Change | None = None) -> st
     return "a node not heard of here"
 
 
-def _who_has(here: Here, vector: VersionVector) -> str:
+def _who_has(here: Subject, vector: VersionVector) -> str:
     """Which nodes are known to have what is lacking, in words."""
     having = [peer for peer in here.node.sync.peers.values() if _has(peer, here.replica.name, vector)]
     connected = sorted(peer.name for peer in having if peer.link is not None)
@@ -101,12 +101,12 @@ def _is_verb(nodes: list[str]) -> str:
     return "is" if len(nodes) == 1 else "are"
 
 
-def _no_room(here: Here) -> Iterable[Item]:
+def _no_room(here: Subject) -> Iterable[Item]:
     if here.node.read_only:
         yield reason("no_space", f"changes of other nodes are not taken in now: {here.node.read_only}")
 
 
-def _alarms(here: Here) -> Iterable[Item]:
+def _alarms(here: Subject) -> Iterable[Item]:
     """What is wrong with this space, or with this node as a whole."""
     is_told = any(True for _ in _at_the_gate(here))  # what keeps a change of this very key is known
     of_node = [
@@ -126,7 +126,7 @@ QUARANTINES = frozenset({"edit_skipped", "quarantined"})
 """Alarms which say that something is set aside and does not count."""
 
 
-def _stopped(here: Here) -> Iterable[Item]:
+def _stopped(here: Subject) -> Iterable[Item]:
     stopped = [
         peer.name
         for peer in here.node.sync.peers.values()
@@ -136,7 +136,7 @@ def _stopped(here: Here) -> Iterable[Item]:
         yield reason("stopped", f"this space is not synced with {names(sorted(stopped))} any more: see the alarm")
 
 
-def _snapshot(here: Here) -> Iterable[Item]:
+def _snapshot(here: Subject) -> Iterable[Item]:
     for peer in here.node.sync.peers.values():
         found = None if peer.link is None else here.node.sync.snapshot_progress(peer.link)
         if found is not None and found["direction"] == "in" and found["space"] == here.replica.name:
@@ -147,7 +147,7 @@ def _snapshot(here: Here) -> Iterable[Item]:
             )
 
 
-def _lag(here: Here) -> Iterable[Item]:
+def _lag(here: Subject) -> Iterable[Item]:
     """Changes that others are known to have and this node has not: of which keys they are is not known."""
     vector = here.replica.vector
     name = here.replica.name
@@ -168,7 +168,7 @@ def _lag(here: Here) -> Iterable[Item]:
             yield reason(code, f"{where} {_has_verb(found)} {many} more than this node, {what}", changes=most)
 
 
-def _cut_off(here: Here) -> Iterable[Item]:
+def _cut_off(here: Subject) -> Iterable[Item]:
     """Nodes that may hold the space and are not connected may have written whatever they like."""
     _, met = here.node.spaces.holders([here.replica.name]).counted()
     live = here.node.sync.live_nodes()
@@ -190,7 +190,7 @@ def _cut_off(here: Here) -> Iterable[Item]:
         yield reason("cut", f"nobody has answered yet at {urls}: what is written there cannot be known here")
 
 
-def _silent(here: Here) -> Iterable[Item]:
+def _silent(here: Subject) -> Iterable[Item]:
     """Peers that stand as connected and do not answer: it takes a while until a connection is given up."""
     now_s = here.node.now_s
     found = [
@@ -213,18 +213,18 @@ def _silent(here: Here) -> Iterable[Item]:
         )
 
 
-def _silent_s(here: Here, peer: Peer) -> float:
+def _silent_s(here: Subject, peer: Peer) -> float:
     """For how long nothing has come from a peer that is connected."""
     return max(0.0, (here.node.now_ms - peer.last_seen_ms) / 1000)
 
 
-def _alone(here: Here) -> Iterable[Item]:
+def _alone(here: Subject) -> Iterable[Item]:
     sync = here.node.sync
     if not sync.peers and not sync.dials and here.node.fleet.counted()[0] <= 1:
         yield reason("alone", "this node knows of no other: there is nobody that it could lack anything of")
 
 
-def _unsent(here: Here) -> Iterable[Item]:
+def _unsent(here: Subject) -> Iterable[Item]:
     """Which nodes do not have yet what is shown here."""
     live = here.replica.entries.live(here.key, here.node.now_ms)
     if not live:

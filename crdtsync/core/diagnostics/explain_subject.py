@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 
 
-class Here(NamedTuple):
+class Subject(NamedTuple):
     """What is looked at: one key of one space on one node."""
 
     node: NodeParts
@@ -28,7 +28,7 @@ def reason(code: str, message: str, **fields: object) -> Item:
     return {"code": code, "message": message, **fields}
 
 
-def arrival(here: Here, dot: Dot) -> Item:
+def arrival(here: Subject, dot: Dot) -> Item:
     """How a change came here."""
     origin = here.replica.origins.get(dot.writer)
     if origin is not None and origin[0] == here.node.identity.node:
@@ -40,7 +40,7 @@ def arrival(here: Here, dot: Dot) -> Item:
     return {"came": "snapshot" if came.is_snapshot else "change", "over": over, "received": came.time_ms}
 
 
-def holders(here: Here, dot: Dot) -> tuple[list[str], list[str]]:
+def holders(here: Subject, dot: Dot) -> tuple[list[str], list[str]]:
     """The other nodes that have said that they have a change on disk, and those that have not.
 
     Of nodes that are reached only over others, and have not told in time, nothing is known: they are in neither.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crdtsync.core.history.recorder import HistoryRecorder
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 CHECKPOINT_PREFIX = "_checkpoint/"
 AT_CHECKPOINT = "checkpoint:"
@@ -77,7 +77,7 @@ def check_name(name: object) -> str:
     return str(name)
 
 
-def packed_record(space: Space, note: str, prefixes: list[str], policy: str = "") -> bytes:
+def packed_record(space: SpaceState, note: str, prefixes: list[str], policy: str = "") -> bytes:
     """The value of the record of a checkpoint of what the replica holds now."""
     entries = space.entries
     versions = {schema.pattern: schema.rules.version for schema in space.schemas.all() if schema.rules is not None}
@@ -120,7 +120,7 @@ class Checkpoints:
         "pins",
     )  # fmt: skip
 
-    def __init__(self, space: Space, past: HistoryRecorder) -> None:
+    def __init__(self, space: SpaceState, past: HistoryRecorder) -> None:
         self._space = space
         self._past = past
         self.pins: list[int] = []

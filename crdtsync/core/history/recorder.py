@@ -30,7 +30,7 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import Pattern, check_pattern
 
 if TYPE_CHECKING:
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 
 PATTERN_FLOORS_MAX = 1000
@@ -64,7 +64,7 @@ class HistoryRecorder:
         "taken_away", "unsaved",
     )  # fmt: skip
 
-    def __init__(self, space: Space, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
+    def __init__(self, space: SpaceState, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
         self.floor = floor
         self.since_ms = since_ms
         self.unsaved: dict[str, list[PastRow]] = {}
@@ -231,7 +231,7 @@ class HistoryRecorder:
         return len(nodes) == 1 and "" not in nodes
 
 
-def _stored_floors(space: Space) -> list[Floor]:
+def _stored_floors(space: SpaceState) -> list[Floor]:
     found = []
     for packed in space.storage.metas(history_floor_name(space.id, "")):
         text, vector, since_ms = unpack(packed)

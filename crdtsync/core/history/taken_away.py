@@ -15,7 +15,7 @@ from crdtsync.core.storage.rows import DeadPlace, taken_away_name
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
     from crdtsync.core.storage.write_batch import Ledger
 
 PIN_MS = 7 * 24 * 3600 * 1000
@@ -37,7 +37,7 @@ class Pins:
 
     __slots__ = ("_ledger", "_pins", "_space")
 
-    def __init__(self, space: Space, ledger: Ledger) -> None:
+    def __init__(self, space: SpaceState, ledger: Ledger) -> None:
         self._space = space
         self._ledger = ledger
         self._pins: dict[int, Pin] = {}

@@ -20,7 +20,7 @@ from crdtsync.wire.limits import CHANGE_BYTES_MAX
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 INLINE_ENTRIES_MAX = 1000
 """Of a log, set or map that a scan shows in the key's row."""
@@ -119,9 +119,9 @@ class Rules(NamedTuple):
     # -- values and requests
     split: Callable[[list[Entry]], list[Sibling]] | None
     """A key's entries of this kind as values, each in causal order; None: all of them are one value."""
-    read: Callable[[Space, Sibling], bytes | None]
+    read: Callable[[SpaceState, Sibling], bytes | None]
     """The value as msgpack, None if it was purged; raises TooLarge if it does not fit into one reply."""
-    is_inline: Callable[[Space, Sibling], bool]
+    is_inline: Callable[[SpaceState, Sibling], bool]
     """Whether a scan shows the value in the key's row."""
     writes: Mapping[str, Write]
     """Its operations, by the name of the request."""
@@ -174,12 +174,12 @@ def check_readable(sizes_bytes: Sequence[int], name: str, instead: str) -> None:
         )
 
 
-def always(_space: Space, _group: Sibling) -> bool:
+def always(_space: SpaceState, _group: Sibling) -> bool:
     """A kind whose values a scan shows."""
     return True
 
 
-def when_short(_space: Space, group: Sibling) -> bool:
+def when_short(_space: SpaceState, group: Sibling) -> bool:
     """A kind whose values a scan shows if that costs no more than a register of moderate size."""
     return len(group) <= INLINE_ENTRIES_MAX and sum(entry.size_bytes for entry in group) <= INLINE_BYTES_MAX
 

@@ -35,7 +35,7 @@ from crdtsync.wire.tokens import encode_dot, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 INCREMENT_MAX = 1 << 53
 TOTAL_MAX = 2**63 - 1
@@ -264,7 +264,7 @@ def _reset(draft: Draft, args: Arguments) -> Result:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def _read(space: Space, group: Sibling) -> bytes:
+def _read(space: SpaceState, group: Sibling) -> bytes:
     entries = space.entries
     is_all = entries.held(group[0].key) is group
     return pack((entries.summary(group[0].key, Tally) if is_all else summary_of(Tally, group)).value)

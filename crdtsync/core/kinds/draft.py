@@ -19,7 +19,7 @@ from crdtsync.core.kinds.arguments import Arguments, Parts, Result
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.schema_check import by_schema
 from crdtsync.core.kinds.values import describe, describe_key, grouped, readable_value, siblings, version_of
-from crdtsync.core.space import Applied, Space
+from crdtsync.core.space import Applied, SpaceState
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.drafted_edits import DraftedEdits, EditWork
@@ -41,7 +41,7 @@ OWN_DOTS_MAX = 256
 class Draft:
     """The operations of one change in the making. Later ones see what earlier ones did."""
 
-    def __init__(self, space: Space, now_ms: int) -> None:
+    def __init__(self, space: SpaceState, now_ms: int) -> None:
         self.space = space
         self.now_ms = now_ms
         self.own: Mapping[str, Version] = {}  # by key: what earlier writes of this session left that it has not read

@@ -28,7 +28,7 @@ from crdtsync.wire.tokens import decode_dot
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 APPEND = Operation("append", Tells.ELEMENT)
 
@@ -100,7 +100,7 @@ def _remove(draft: Draft, args: Arguments) -> Result:
     return {"existed": is_here, "length": len(logged) - is_here}
 
 
-def _read(space: Space, group: Sibling) -> bytes:
+def _read(space: SpaceState, group: Sibling) -> bytes:
     check_readable([entry.size_bytes for entry in group], "log", "log")
     space.values.fetch(group)
     return packed_array([entry.value or pack(None) for entry in group])

@@ -38,7 +38,7 @@ from crdtsync.wire.limits import CHANGE_OPS_MAX, check_key, key_fault, shown
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 
 def _merge(draft: Draft, args: Arguments) -> Result:
@@ -153,7 +153,7 @@ def _ranked(live: list[Entry], rank: Rank) -> list[Sibling]:
     return [sorted(winners, key=order_of), *(FieldSibling([entry]) for entry in rank(losers))]
 
 
-def _read(space: Space, group: Sibling) -> bytes | None:
+def _read(space: SpaceState, group: Sibling) -> bytes | None:
     if isinstance(group, FieldSibling):
         return group[-1].value
     _check_readable(group)

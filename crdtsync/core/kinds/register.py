@@ -20,7 +20,7 @@ from crdtsync.wire.tokens import Version
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 
 _SAID_OF_VALUES = ("confidence", "meta")
@@ -96,7 +96,7 @@ def _split(live: list[Entry]) -> list[Sibling]:
     return [[entry] for entry in live]
 
 
-def read(_space: Space, group: Sibling) -> bytes | None:
+def read(_space: SpaceState, group: Sibling) -> bytes | None:
     """Also for kinds that only newer versions know."""
     return group[-1].value
 

@@ -17,7 +17,7 @@ from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 _RANGE, _BLIND, _CROWDED, _READ = 0, 2, 3, 4
 BLINDLY = b"\x81\x02"
@@ -66,7 +66,7 @@ def _dots(flat: list[Any] | None) -> tuple[Dot, ...]:
     return tuple(Dot(*parts) for parts in zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
-def seen_of(space: Space, entry: Entry) -> bytes | None:
+def seen_of(space: SpaceState, entry: Entry) -> bytes | None:
     """What the operation that wrote an entry took the place of, for one that was alive at the last commit or is now;
     None: not known here.
     """
@@ -78,7 +78,7 @@ def seen_of(space: Space, entry: Entry) -> bytes | None:
     return space.storage.seen(entry.row)
 
 
-def describe_seen(space: Space, packed: bytes | None) -> dict[str, Any]:
+def describe_seen(space: SpaceState, packed: bytes | None) -> dict[str, Any]:
     """What the write of a value took the place of, as agents see it: ``seen`` is None where that is not known here.
 
     ``blind`` are those that it had not read; ``seen_all`` stands for all of the key that its token covers.

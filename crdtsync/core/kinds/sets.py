@@ -36,7 +36,7 @@ from crdtsync.wire.limits import check_key
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 NAMED_BYTES_MAX = 192
 """So long an element may be for its identity to be its own bytes. Longer ones are known by their hash."""
@@ -113,7 +113,7 @@ def _discard(draft: Draft, args: Arguments) -> Result:
     return {"existed": left < was, "length": length, "behind": behind}
 
 
-def _read(space: Space, group: Sibling) -> bytes:
+def _read(space: SpaceState, group: Sibling) -> bytes:
     shown = members(group)
     check_readable([entry.size_bytes for entry in shown], "set", "members")
     space.values.fetch(shown)

@@ -35,7 +35,7 @@ from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
 """Of a text that is read: what fits into a frame beside all that is told with it."""
@@ -147,7 +147,7 @@ def _copy(group: Sibling) -> list[Copied]:
     return [Copied(LINEAGE, value, attrs) if attrs else Copied(None, value, group[-1].attrs)]
 
 
-def _read(space: Space, group: Sibling) -> bytes:
+def _read(space: SpaceState, group: Sibling) -> bytes:
     document = space.documents.held(current(group), group[-1].key)
     size_bytes = document.text_bytes()
     if size_bytes > READ_BYTES_MAX:
@@ -158,7 +158,7 @@ def _read(space: Space, group: Sibling) -> bytes:
     return pack(document.read())
 
 
-def _is_short(space: Space, group: Sibling) -> bool:
+def _is_short(space: SpaceState, group: Sibling) -> bool:
     """Whether a scan shows the text; one that cannot be read must not take the other keys of the scan with it."""
     try:
         return space.documents.held(current(group), group[-1].key).text_bytes() <= INLINE_BYTES_MAX

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.core.text.forgetting import Forgotten
 
 
-class Compaction(NamedTuple):
+class CompactedText(NamedTuple):
     """What compacting a text has led to; the same document if there was nothing to gain."""
 
     document: Dot
@@ -37,7 +37,7 @@ def text_op(
     return Op(key, sub, Kind.TEXT, value, value_hash(value), tuple(removes), attrs or None)
 
 
-def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
+def compact(draft: Draft, key: str, group: Sibling) -> CompactedText:
     """Begin a new document with the characters of this one, without what was deleted from it.
 
     :raises InvalidValue: it holds more than text.
@@ -48,11 +48,11 @@ def compact(draft: Draft, key: str, group: Sibling) -> Compaction:
     return replace(draft, key, old, draft.space.documents.made_anew(old))
 
 
-def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> Compaction:
+def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> CompactedText:
     """Put what was made of a document in its place, if it is smaller, or if the old one takes long to load."""
     bytes_before, bytes_after = made.bytes_before, sum(map(len, made.updates))
     if bytes_after >= bytes_before and draft.space.documents.get(old).steps < CONTESTED_STEPS_MIN:
-        return Compaction(old, bytes_before, bytes_before)
+        return CompactedText(old, bytes_before, bytes_before)
     family = family_of(draft.held(key), old)
     assert family is not None, "it has a marker"
     fresh = draft.own_dot()
@@ -61,7 +61,7 @@ def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> Compaction:
     attrs = attributes_of(with_fresh(held, fresh, made.cut)) or {}
     begin(draft, key, made.updates, [entry.dot for entry in family.entries], **attrs)
     draft.edits_of(fresh).begun = made
-    return Compaction(fresh, bytes_before, bytes_after)
+    return CompactedText(fresh, bytes_before, bytes_after)
 
 
 def begin(draft: Draft, key: str, updates: Sequence[bytes], removes: Iterable[Dot], **attrs: object) -> None:

@@ -27,10 +27,10 @@ from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import VERSION_DOTS_MAX, Version, encode_dot, encode_version
 
 if TYPE_CHECKING:
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 
-ReadValue = Callable[["Space", Sibling], bytes | None]
+ReadValue = Callable[["SpaceState", Sibling], bytes | None]
 
 
 def siblings(entries: Entries, live: list[Entry], policy: Policy | None = None) -> list[Sibling]:
@@ -95,7 +95,7 @@ def is_conflict(entries: Entries, live: list[Entry]) -> bool:
     return split is not None and len(split(live)) > 1
 
 
-def concerned(space: Space, schema_key: str, prefix: str, now_ms: int) -> list[str]:
+def concerned(space: SpaceState, schema_key: str, prefix: str, now_ms: int) -> list[str]:
     """The keys with several values of which another one may come first after a change of that schema."""
     entries = space.entries
     found = space.schemas.concerned(schema_key, prefix)
@@ -118,7 +118,7 @@ def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa
     return Version(tuple(entry.dot for entry in shown[-VERSION_DOTS_MAX:]), unseen, None, hlc)
 
 
-def packed_value(space: Space, group: Sibling) -> bytes | None:
+def packed_value(space: SpaceState, group: Sibling) -> bytes | None:
     """The value of one sibling as msgpack; None if it was purged.
 
     :raises TooLarge: it does not fit into one reply.
@@ -129,7 +129,7 @@ def packed_value(space: Space, group: Sibling) -> bytes | None:
     return value
 
 
-def readable_value(space: Space, group: Sibling) -> bytes | None:
+def readable_value(space: SpaceState, group: Sibling) -> bytes | None:
     """The same; None also for what does not fit into one reply, or is damaged."""
     try:
         return packed_value(space, group)
@@ -137,14 +137,14 @@ def readable_value(space: Space, group: Sibling) -> bytes | None:
         return None
 
 
-def inline_value(space: Space, group: Sibling) -> bytes | None:
+def inline_value(space: SpaceState, group: Sibling) -> bytes | None:
     """The value of one sibling where many are listed: None for what may be long, or is damaged."""
     rules = rules_of(group[-1].kind)
     return rules.read(space, group) if rules.is_inline(space, group) else None
 
 
 def describe(
-    space: Space,
+    space: SpaceState,
     group: Sibling,
     node_of: Callable[[Writer], str],
     read: ReadValue = packed_value,
@@ -168,7 +168,7 @@ def describe(
     return described
 
 
-def with_seen(space: Space, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_seen(space: SpaceState, groups: list[Sibling], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Siblings as agents see them, each with what its author had seen; a value without siblings as it is."""
     if len(groups) < 2:
         return described
@@ -177,7 +177,7 @@ def with_seen(space: Space, groups: list[Sibling], described: list[dict[str, Any
 
 
 def describe_key(
-    space: Space,
+    space: SpaceState,
     key: str,
     live: list[Entry],
     node_of: Callable[[Writer], str],

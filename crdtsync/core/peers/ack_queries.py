@@ -36,7 +36,7 @@ Key = tuple[str, int, str]
 """Space, epoch and node."""
 
 
-class Question:
+class AckQuestion:
     """What one other node asks: by space and epoch the writers; ``conn``: from where it came."""
 
     __slots__ = ("conn", "known", "round", "told", "until_s", "wanted")
@@ -70,7 +70,7 @@ class Inquiries:
         self._round = 0
         self._ask_s: float | None = None
         self._tell_s: float | None = None
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, AckQuestion] = {}
 
     def is_asking(self) -> bool:
         """Whether a question of this node stands: then what others have told since holds."""
@@ -129,7 +129,7 @@ class Inquiries:
         if question is None:
             if len(self.questions) >= QUESTIONS_MAX:
                 return
-            question = self.questions[ask.node] = Question()
+            question = self.questions[ask.node] = AckQuestion()
         is_lost = question.conn not in self._links or (is_own and question.conn != link.conn)
         if ask.round <= question.round and not is_lost and now_s < question.until_s:
             return
@@ -143,7 +143,7 @@ class Inquiries:
         self._note_own(question, question.wanted)
         self._soon()
 
-    def _note_own(self, question: Question, places: Iterable[tuple[str, int]]) -> None:
+    def _note_own(self, question: AckQuestion, places: Iterable[tuple[str, int]]) -> None:
         me = self._node.identity
         for space, epoch in places:
             replica = self._node.replicas.get(space)
@@ -186,7 +186,7 @@ class Inquiries:
                 wanted.setdefault((space, replica.epoch), set()).add(writer)
         return wanted
 
-    def _note(self, question: Question, held: Iterable[Held]) -> None:
+    def _note(self, question: AckQuestion, held: Iterable[Held]) -> None:
         """Remember this, to pass it on."""
         size = sum(1 + len(known.vector) for each in self.questions.values() for known in each.known.values())
         for one in held:
@@ -228,7 +228,7 @@ class Inquiries:
             for node, question in self.questions.items():
                 self._tell(node, question)
 
-    def _tell(self, node: str, question: Question) -> None:
+    def _tell(self, node: str, question: AckQuestion) -> None:
         link = self._links.get(question.conn)
         if link is None or link.hello is None:
             return

@@ -27,7 +27,7 @@ from crdtsync.core.kinds.values import (
 )
 from crdtsync.core.reads import pages
 from crdtsync.core.replica.reader_view import flat, handed_over, listed_value
-from crdtsync.core.space import Space
+from crdtsync.core.space import SpaceState
 from crdtsync.core.watch.prefix_index import is_told
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack
@@ -251,5 +251,5 @@ def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
     return describe_key(reader.replica, key, live, reader.node_of, read)
 
 
-def _no_value(_space: Space, _group: Sibling) -> None:
+def _no_value(_space: SpaceState, _group: Sibling) -> None:
     return None

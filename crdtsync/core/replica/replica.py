@@ -14,7 +14,7 @@ from crdtsync.causality import Dot, Frontier, VersionVector, Writer, hlc_ms
 from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
-from crdtsync.core.crdt.entries import Entries, Entry, Incoming
+from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.crdt.uploads import Uploads
 from crdtsync.core.history.arrival_log import Arrivals
@@ -28,7 +28,7 @@ from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshots.staging import Staging
 from crdtsync.core.replica.spoilt_values import SpoiltValues
 from crdtsync.core.replica.text_edits import TextEdits
-from crdtsync.core.space import Applied, Effect, Space
+from crdtsync.core.space import Applied, Effect, SpaceState
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import LongValues, ValueCache
 from crdtsync.core.storage.rows import ChangeRow, EntryRow, SpaceRow, new_names_name
@@ -72,7 +72,7 @@ def _nothing(_replica: Replica) -> None:
     """What follows from waking up."""
 
 
-class Replica(Space):
+class Replica(SpaceState):
     """One space, and all that happens to it."""
 
     __slots__ = (
@@ -186,7 +186,7 @@ class Replica(Space):
         back = list(self.storage.entries(self.id, self.values.stand_in, sorted(stored - there.keys())))
         self.values.doubt_all(back)
         self.caps.forget()
-        self.entries.exchange(gone, Incoming(back), sum(entry.digest for entry in back))
+        self.entries.exchange(gone, IncomingEntries(back), sum(entry.digest for entry in back))
         self.note_reserved((*gone, *back))
         self._begin_texts()
         self.texts.load(entry for entry in self.entries.all() if entry.kind == _TEXT)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
 
 
-class Conflict:
+class KeyConflict:
     """The values of a key, the winner first, and those of its entries that the author of a resolution had seen."""
 
     def __init__(self, draft: Draft, key: str, seen: Version | None) -> None:
@@ -57,7 +57,7 @@ def resolve(draft: Draft, args: Arguments) -> Result:
         raise InvalidRequest(f"the values of {key!r} were read too long ago: read it again, then resolve")
     base = version_of(live) if seen is None else seen
     ops_before = len(draft.ops)
-    result: Result = {"resolved": _WAYS[ways[0]](Conflict(draft, key, seen), args)}
+    result: Result = {"resolved": _WAYS[ways[0]](KeyConflict(draft, key, seen), args)}
     if len(draft.ops) > ops_before:
         first = draft.ops[ops_before]
         draft.ops[ops_before] = first._replace(attrs={**(first.attrs or {}), RESOLVED_ATTR: True})
@@ -67,7 +67,7 @@ def resolve(draft: Draft, args: Arguments) -> Result:
     return result
 
 
-def _value(conflict: Conflict, args: Arguments) -> int:
+def _value(conflict: KeyConflict, args: Arguments) -> int:
     """Write a new register in place of everything."""
     value = packed_argument(args.get("value"), conflict.draft.parts_of_values)
     kinds = {group[-1].kind for group in conflict.groups}
@@ -84,7 +84,7 @@ def _value(conflict: Conflict, args: Arguments) -> int:
     return resolved
 
 
-def _take(conflict: Conflict, args: Arguments) -> int:
+def _take(conflict: KeyConflict, args: Arguments) -> int:
     """Write one of the siblings anew, in place of everything."""
     dot = decode_dot(args.get("take"))
     taken = _sibling_of(conflict, dot)
@@ -108,7 +108,7 @@ def _take(conflict: Conflict, args: Arguments) -> int:
     return resolved
 
 
-def _sibling_of(conflict: Conflict, dot: Dot) -> Sibling:
+def _sibling_of(conflict: KeyConflict, dot: Dot) -> Sibling:
     for group in conflict.groups:
         if any(entry.dot == dot for entry in group):
             return group
@@ -126,7 +126,7 @@ def _sibling_of(conflict: Conflict, dot: Dot) -> Sibling:
     )
 
 
-def _take_fields(conflict: Conflict, taken: Sibling, others: list[Sibling]) -> int:
+def _take_fields(conflict: KeyConflict, taken: Sibling, others: list[Sibling]) -> int:
     """Resolve fields of a map, each on its own: the one of which a losing value was taken, or, where the whole map was
     taken, all that have several values. The other fields stay as they are.
     """
@@ -142,7 +142,7 @@ def _take_fields(conflict: Conflict, taken: Sibling, others: list[Sibling]) -> i
     return len(superseded)
 
 
-def _write_fields(conflict: Conflict, copies: list[Copied], gone: list[Entry]) -> None:
+def _write_fields(conflict: KeyConflict, copies: list[Copied], gone: list[Entry]) -> None:
     """Write fields anew, each in place of its own values, so that history tells of each what it took the place of."""
     if not copies or len(conflict.draft.ops) + len(copies) > CHANGE_OPS_MAX:
         _write(conflict, Kind.MAP, copies, [])  # says why not
@@ -154,7 +154,7 @@ def _write_fields(conflict: Conflict, copies: list[Copied], gone: list[Entry]) -
         _write(conflict, Kind.MAP, [copy], [tuple(sorted({*by_field[copy.sub]}))])
 
 
-def _merge(conflict: Conflict, _args: Arguments) -> int:
+def _merge(conflict: KeyConflict, _args: Arguments) -> int:
     """Join the siblings that were seen, where their kind can."""
     groups = [group for group in conflict.groups if conflict.is_seen(group)]
     kinds = {group[-1].kind for group in groups}
@@ -172,7 +172,7 @@ def _merge(conflict: Conflict, _args: Arguments) -> int:
     return len(groups) - 1
 
 
-def _write(conflict: Conflict, kind: int, copies: list[Copied], gone: list[Removes]) -> None:
+def _write(conflict: KeyConflict, kind: int, copies: list[Copied], gone: list[Removes]) -> None:
     """Write something in place of something else, in as few operations as there are."""
     draft, key = conflict.draft, conflict.key
     if not copies:
@@ -190,4 +190,4 @@ def _write(conflict: Conflict, kind: int, copies: list[Copied], gone: list[Remov
         removes = ()
 
 
-_WAYS: dict[str, Callable[[Conflict, Arguments], int]] = {"take": _take, "value": _value, "merge": _merge}
+_WAYS: dict[str, Callable[[KeyConflict, Arguments], int]] = {"take": _take, "value": _value, "merge": _merge}

@@ -18,7 +18,7 @@ from crdtsync.wire.change import Codec, value_hash
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
     from crdtsync.core.crdt.entries import Entry
-    from crdtsync.core.space import Space
+    from crdtsync.core.space import SpaceState
 
 
 class SpoiltValues:
@@ -26,7 +26,7 @@ class SpoiltValues:
 
     __slots__ = ("_codec", "_space")
 
-    def __init__(self, space: Space, codec: Codec) -> None:
+    def __init__(self, space: SpaceState, codec: Codec) -> None:
         self._space = space
         self._codec = codec
 

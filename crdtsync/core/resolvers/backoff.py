@@ -39,7 +39,7 @@ SETTLED_S = 30.0
 """How long a key has to be without a conflict until its rounds are forgotten, and the alarm ends."""
 
 
-class Backoff:
+class RoundBackoff:
     """The rounds of each key of one space, as one node has seen them."""
 
     def __init__(self, node: str, space: str, alarms: Alarms) -> None:

@@ -19,8 +19,8 @@ from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
 from crdtsync.core.peers.resolver_gossip import Ahead
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.resolvers.backoff import Backoff
-from crdtsync.core.space import Applied, Space
+from crdtsync.core.resolvers.backoff import RoundBackoff
+from crdtsync.core.space import Applied, SpaceState
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.patterns import Pattern
 
@@ -98,7 +98,7 @@ class ConflictQueue:
         self._waiting: dict[Pattern, OrderedDict[str, None]] = {}
         self._times: Timeline[str] = Timeline()
         self._progress_s: dict[str, float] = {}
-        self._backoff = Backoff(node.identity.node, space, node.alarms)
+        self._backoff = RoundBackoff(node.identity.node, space, node.alarms)
         self._alarmed: set[str] = set()
         self._is_over = False
         self._is_changed = False
@@ -426,7 +426,7 @@ class _Reading:
     def __init__(self) -> None:
         self._left_bytes = EVENT_BYTES_MAX
 
-    def __call__(self, space: Space, group: Sibling) -> bytes | None:
+    def __call__(self, space: SpaceState, group: Sibling) -> bytes | None:
         """One value."""
         try:
             value = packed_value(space, group)

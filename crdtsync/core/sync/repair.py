@@ -12,8 +12,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import covers
-from crdtsync.core.crdt.entries import DIGEST_MODULUS, Incoming
-from crdtsync.core.replica.snapshots.merge import Merged
+from crdtsync.core.crdt.entries import DIGEST_MODULUS, IncomingEntries
+from crdtsync.core.replica.snapshots.merge import MergedSnapshot
 from crdtsync.core.storage.rows import DocumentStateRow, DocumentUpdateRow
 from crdtsync.core.sync.text_repair import united
 from crdtsync.core.text.marker import UNKNOWN_WRITER
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Repaired(NamedTuple):
     """What was ``merged``, and entries of the other replica that are ``removed`` here."""
 
-    merged: Merged
+    merged: MergedSnapshot
     removed: list[tuple[str, Dot]]
 
 
@@ -51,7 +51,7 @@ def repair(replica: Replica, taken: Taking) -> Repaired:
     if lost or states:
         _store(replica, taken, lost, states)
     is_known_there = covers(taken.vector, replica.vector)  # else it may learn of the removal in the usual way
-    merged = Merged(set(), lost, [], [], kept=True, texts=texts)
+    merged = MergedSnapshot(set(), lost, [], [], kept=True, texts=texts)
     return Repaired(merged, [(entry.key, entry.dot) for entry in removed] if is_known_there else [])
 
 
@@ -133,12 +133,12 @@ def _store(replica: Replica, taken: Taking, lost: list[Entry], states: list[tupl
     digest = sum(entry.digest for entry in lost) % DIGEST_MODULUS
     replica.staging.adopt(taken, lost)
     replica.caps.forget()
-    replica.entries.exchange([], Incoming(lost), digest)
+    replica.entries.exchange([], IncomingEntries(lost), digest)
     replica.texts.note_merged_markers(lost, [])
     replica.note_reserved(lost)
 
 
-def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) -> Merged:
+def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) -> MergedSnapshot:
     """Another replica, which has applied all that is held here, knows that these entries were removed."""
     gone: list[Entry] = []
     for key, dot in entries:
@@ -149,4 +149,4 @@ def remove(replica: Replica, entries: Iterable[tuple[str, Dot]], now_ms: int) ->
         replica.past.cut(replica.vector, now_ms)  # what removed them is not known
         replica.texts.note_merged_markers([], gone)
         replica.note_reserved(gone)
-    return Merged(set(), [], gone, [], kept=True)
+    return MergedSnapshot(set(), [], gone, [], kept=True)

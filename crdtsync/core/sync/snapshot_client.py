@@ -21,7 +21,7 @@ from crdtsync.core.alarm_catalogue import (
 )
 from crdtsync.core.peers.peer_state import Link, SpaceLink
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.snapshots.merge import Merged, merge_snapshot
+from crdtsync.core.replica.snapshots.merge import MergedSnapshot, merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.rows import SnapshotPartRow
 from crdtsync.core.sync.repair import Repaired, remove, repair, unite
@@ -99,7 +99,7 @@ class SnapshotClient:
         self._offered: set[str] = set()
         self.room_bytes = room_bytes
         """How much memory is free, and room on the disk; None: not known."""
-        self.merges: list[tuple[str, Merged]] = []
+        self.merges: list[tuple[str, MergedSnapshot]] = []
         self._restore()
 
     def reload(self, refusal: str = "") -> None:
@@ -370,7 +370,7 @@ class SnapshotClient:
             return 0.0
         return min((receipt.check.due_s() for receipt in receipts if receipt.check), default=None)
 
-    def conclude(self, space: str) -> Merged | None:
+    def conclude(self, space: str) -> MergedSnapshot | None:
         """Merge a snapshot that was :meth:`checked`, or refuse it. Returns what the merge did.
 
         :raises ForkDetected: the snapshot contradicts what is held here; nothing was merged.
@@ -394,7 +394,7 @@ class SnapshotClient:
         self._tell_taken_away(receipt, check, merged)
         return merged
 
-    def _tell_taken_away(self, receipt: Receipt, check: SnapshotCheck, merged: Merged) -> None:
+    def _tell_taken_away(self, receipt: Receipt, check: SnapshotCheck, merged: MergedSnapshot) -> None:
         space, gone = receipt.replica.name, len(merged.gone)
         self._checks.merged(space, receipt.node, gone)
         self._node.alarms.clear(SNAPSHOT_DOUBTED, space)
@@ -479,7 +479,7 @@ class SnapshotClient:
             self.merges.append((replica.name, merged))
             self._node.log("repaired", level="warning", space=replica.name, gone=len(merged.gone))
 
-    def _merged(self, receipt: Receipt, merged: Merged) -> None:
+    def _merged(self, receipt: Receipt, merged: MergedSnapshot) -> None:
         now_s = self._node.now_s
         replica, taking = receipt.replica, receipt.taking
         assert taking is not None
@@ -570,7 +570,7 @@ class SnapshotClient:
                 self._ask(name, receipt)
         self._choose_all()
 
-    def take_merges(self) -> list[tuple[str, Merged]]:
+    def take_merges(self) -> list[tuple[str, MergedSnapshot]]:
         """What was merged since the last call."""
         merges, self.merges = self.merges, []
         return merges

@@ -28,7 +28,7 @@ from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING, Id, Steps
 from crdtsync.wire.yjs.lib0 import written_text
 from crdtsync.wire.yjs.order import Run
 from crdtsync.wire.yjs.rewriting import (
-    Part,
+    NewStruct,
     WholeText,
     units,
     written_gap,
@@ -95,20 +95,20 @@ def _shown(whole: WholeText) -> Steps[list[tuple[Run, str]]]:
     return found
 
 
-def _parts(shown: list[tuple[Run, str]], cut: dict[int, int], chars_max: int) -> Steps[list[Part]]:
+def _parts(shown: list[tuple[Run, str]], cut: dict[int, int], chars_max: int) -> Steps[list[NewStruct]]:
     """The structs of the new document, client by client."""
     beside = yield from _neighbours([run for run, _ in shown])
     texts: dict[int, list[tuple[Run, str]]] = {client: [] for client in cut}
     for run, text in shown:
         texts[run.client].append((run, text))
-    parts: list[Part] = []
+    parts: list[NewStruct] = []
     done = 0
     yield
     for client in sorted(cut):
         reached = 0
         for run, text in sorted(texts[client]):
             if run.clock > reached:
-                parts.append(Part(client, reached, written_gap(run.clock - reached)))
+                parts.append(NewStruct(client, reached, written_gap(run.clock - reached)))
             origin, right = beside[run]
             parts += _pieces(run, text, origin, right, chars_max)
             reached = run.end
@@ -116,15 +116,15 @@ def _parts(shown: list[tuple[Run, str]], cut: dict[int, int], chars_max: int) ->
             if done % STEP_STRUCTS == 0:
                 yield
         if cut[client] > reached:
-            parts.append(Part(client, reached, written_gap(cut[client] - reached)))
+            parts.append(NewStruct(client, reached, written_gap(cut[client] - reached)))
     return parts
 
 
-def _pieces(run: Run, text: str, origin: Id | None, right: Id | None, chars_max: int) -> Iterator[Part]:
+def _pieces(run: Run, text: str, origin: Id | None, right: Id | None, chars_max: int) -> Iterator[NewStruct]:
     clock = run.clock
     for start in range(0, len(text), chars_max):
         piece = text[start : start + chars_max]
-        yield Part(run.client, clock, written_item(STRING, origin, right, ROOT, written_text(piece)))
+        yield NewStruct(run.client, clock, written_item(STRING, origin, right, ROOT, written_text(piece)))
         clock += len(piece.encode("utf-16-le")) // 2
         origin = (run.client, clock - 1)
 
@@ -151,8 +151,8 @@ def _neighbours(shown: list[Run]) -> Steps[dict[Run, tuple[Id | None, Id | None]
     return found
 
 
-def _chunks(parts: Iterable[Part], structs_max: int, chars_max: int) -> Iterator[list[Part]]:
-    chunk: list[Part] = []
+def _chunks(parts: Iterable[NewStruct], structs_max: int, chars_max: int) -> Iterator[list[NewStruct]]:
+    chunk: list[NewStruct] = []
     size_bytes = 0
     for part in parts:
         if chunk and (len(chunk) == structs_max or size_bytes + len(part.data) > 3 * chars_max):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entries import Entry
     from crdtsync.core.peers.peer_state import Peer
     from crdtsync.core.replica.replica import Replica
-    from crdtsync.core.space import Applied, Effect, Space
+    from crdtsync.core.space import Applied, Effect, SpaceState
     from crdtsync.core.storage.interface import Storage
     from crdtsync.wire.change import Change
 
@@ -247,7 +247,7 @@ def _add_plain_read(replica: Replica, live: list[Entry], described: dict[str, An
             described["value"] = b""
 
 
-def _value(space: Space, group: Sibling) -> bytes | None:
+def _value(space: SpaceState, group: Sibling) -> bytes | None:
     """The value as msgpack; None: it was purged; empty: it is too large for an event, or damaged."""
     try:
         return packed_value(space, group)

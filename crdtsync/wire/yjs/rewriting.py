@@ -34,7 +34,7 @@ Inserted = dict[int, list[Struct]]
 """Some structs of each client, in the order of their clocks."""
 
 
-class Part(NamedTuple):
+class NewStruct(NamedTuple):
     """A struct to be written."""
 
     client: int
@@ -55,9 +55,9 @@ def written_gap(length: int) -> bytes:
     return b"\0" + written_uint(length)
 
 
-def written_update(parts: Iterable[Part], deletes: bytes = b"\0") -> bytes:
+def written_update(parts: Iterable[NewStruct], deletes: bytes = b"\0") -> bytes:
     """An update of structs, those of each client in the order of their clocks and without a gap."""
-    sections: dict[int, list[Part]] = {}
+    sections: dict[int, list[NewStruct]] = {}
     for part in parts:
         sections.setdefault(part.client, []).append(part)
     data = [written_uint(len(sections))]
@@ -128,7 +128,7 @@ def forwarded(
     :raises InvalidUpdate: it cannot be written so.
     """
     sections, at = read_sections(update, structs_max)
-    parts: list[Part] = []
+    parts: list[NewStruct] = []
     done: Inserted = {}
     for client, struct in causally(sections, known):
         clock = max(known.get(client, 0), struct.clock)
@@ -137,7 +137,7 @@ def forwarded(
         before = (client, clock - 1) if clock > struct.clock else struct.origin
         origin = left(before) if before else None
         after = right(struct.right, origin, done) if struct.right else None
-        parts.append(Part(client, clock, _forwarded(update, clock, struct, origin, after, root)))
+        parts.append(NewStruct(client, clock, _forwarded(update, clock, struct, origin, after, root)))
         done.setdefault(client, []).append(struct._replace(clock=clock, origin=origin, right=after))
     return written_update(parts, update[at:])
 

@@ -44,7 +44,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 Progress = Callable[[int, int], None]
 
 
-class Restored(NamedTuple):
+class RestoredBackup(NamedTuple):
     """What was restored, where to, and where that is which stood there before; ``is_moved``: as another node.
 
     The paths begin as the caller wrote the directory.
@@ -64,7 +64,7 @@ def restore(
     new_node: bool = False,
     same_node: bool = False,
     progress: Progress = lambda _done, _total: None,
-) -> Restored:
+) -> RestoredBackup:
     """Make the backup ``file`` the database in ``data_dir``. What is there already is moved aside, with ``force``.
 
     It becomes another node on another machine than the backup's, if not ``same_node``, or with ``new_node``.
@@ -98,7 +98,7 @@ def restore(
             _remove(rests)
         _sync(place)
     aside = data_dir / replaced.name if replaced is not None else None
-    return Restored(public(about), data_dir / DATABASE_NAME, aside, is_moved)
+    return RestoredBackup(public(about), data_dir / DATABASE_NAME, aside, is_moved)
 
 
 def _opened(file: Path) -> IO[bytes]:

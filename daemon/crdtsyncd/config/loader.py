@@ -35,10 +35,10 @@ def read_settings(path: Path | None, options: dict[str, Any]) -> Config:
 
     :raises ConfigError: a sentence for each fault, naming the setting, its value and what is allowed.
     """
-    return Reading(path, options).result()
+    return SettingsReader(path, options).result()
 
 
-class Reading:
+class SettingsReader:
     """The settings on their way from another process, beside whatever this one does meanwhile."""
 
     def __init__(self, path: Path | None, options: dict[str, Any]) -> None:

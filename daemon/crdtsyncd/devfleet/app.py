@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from crdtsyncd import terminal
 from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, NodePlace, prepared
-from crdtsyncd.devfleet.process import Member, stop_all
+from crdtsyncd.devfleet.process import DevNode, stop_all
 
 if TYPE_CHECKING:
     from crdtsyncd.devfleet.observer import Observer
@@ -57,7 +57,7 @@ class _Cluster:
     def __init__(self, places: list[NodePlace], *, demo: bool) -> None:
         self._places = places
         self._demo = demo
-        self._members = [Member(place) for place in places]
+        self._members = [DevNode(place) for place in places]
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 

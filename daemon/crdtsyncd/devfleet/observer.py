@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.errors import CrdtSyncError
 
 if TYPE_CHECKING:
-    from crdtsyncd.devfleet.process import Member
+    from crdtsyncd.devfleet.process import DevNode
 
     from crdtsync.client import AsyncClient, Entry, Event
 
@@ -38,7 +38,7 @@ class KeyRecord:
 class Observer:
     """Follows one member. ``status`` is None while it does not answer, though it should if ``is_silent``."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: DevNode) -> None:
         self.member = member
         self.status: dict[str, Any] | None = None  # Any: as docs/reference/agent-protocol.md has it
         self.is_silent = False

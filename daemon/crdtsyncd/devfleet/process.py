@@ -23,7 +23,7 @@ STABLE_S = 10.0
 STOP_TIMEOUT_S = 12.0
 
 
-class Member:
+class DevNode:
     """One node's daemon. ``pid`` is None while it does not run; ``fault`` says how it ended last."""
 
     def __init__(self, place: NodePlace) -> None:
@@ -117,7 +117,7 @@ class Member:
         self._signal(signal.SIGKILL)
 
 
-async def stop_all(members: list[Member], runs: list[asyncio.Task[None]], hurry: asyncio.Event) -> None:
+async def stop_all(members: list[DevNode], runs: list[asyncio.Task[None]], hurry: asyncio.Event) -> None:
     """Stop every daemon: ask, then, after a bound or when ``hurry`` is set, kill."""
     for member in members:
         member.terminate()

@@ -21,7 +21,7 @@ from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT
 from crdtsyncd.wording import byte_size
 
 if TYPE_CHECKING:
-    from crdtsyncd.service.install_units import Place
+    from crdtsyncd.service.install_units import UnitsPlace
 
 CALL_TIMEOUT_S = 5.0
 YEAR_MIN = 2025
@@ -195,7 +195,7 @@ def examine_units() -> Iterator[Finding]:
         yield from _units(place)
 
 
-def _units(place: Place) -> Iterator[Finding]:
+def _units(place: UnitsPlace) -> Iterator[Finding]:
     from crdtsyncd.service.diagnose_units import faults
     from crdtsyncd.service.install_units import UNITS, is_current, states
 

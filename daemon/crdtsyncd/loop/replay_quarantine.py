@@ -6,7 +6,7 @@ from collections.abc import Callable
 from traceback import format_exception
 
 from crdtsyncd.storage.database import Store
-from crdtsyncd.storage.journal.quarantine import Kept
+from crdtsyncd.storage.journal.quarantine import QuarantinedChange
 from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.alarm_catalogue import JOURNAL_GIVEN_UP, QUARANTINED
@@ -85,5 +85,5 @@ def _sentence(node: Node, store: Store) -> tuple[str, list[str] | None]:
     return sentence, [*keys] if keys and is_legible else None
 
 
-def _named(kept: Kept) -> dict[str, object]:
+def _named(kept: QuarantinedChange) -> dict[str, object]:
     return {"space": kept.space, "writer": kept.writer, "seq": kept.seq}

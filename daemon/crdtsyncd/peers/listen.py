@@ -44,7 +44,7 @@ ACCEPT_RETRY_S = 1.0
 _BACKLOG = 256
 
 
-class Incoming(Counted, ServerConnection):
+class AcceptedConnection(Counted, ServerConnection):
     """A connection that logs why no websocket came of it; the library drops it without a word.
 
     It is a stranger's until :meth:`welcome`, and may send no more than :data:`STRANGER_BYTES_MAX` in all.
@@ -115,7 +115,7 @@ class PeerProtocol(ServerProtocol):
 class Acceptor:
     """What the websocket library takes for the event loop's server."""
 
-    def __init__(self, sockets: list[socket.socket], sink: PeerSink, make: Callable[[], Incoming]) -> None:
+    def __init__(self, sockets: list[socket.socket], sink: PeerSink, make: Callable[[], AcceptedConnection]) -> None:
         self.sockets = tuple(sockets)
         self._sink = sink
         self._make = make
@@ -198,14 +198,14 @@ async def listen(where: str | socket.socket, sink: PeerSink, connections_max: in
     :raises ConfigError: the port is in use, or not to be had.
     """
 
-    async def accept(connection: Incoming) -> None:
+    async def accept(connection: AcceptedConnection) -> None:
         await _serve(connection, sink, connections_max)
 
     async def open_sockets() -> Any:  # Any: the library wants asyncio's own server, and uses what Acceptor has
         return Acceptor(await _bind(where) if isinstance(where, str) else [where], sink, make)
 
-    def make() -> Incoming:
-        connection = Incoming(
+    def make() -> AcceptedConnection:
+        connection = AcceptedConnection(
             PeerProtocol(is_plain=sink.credentials() is None),
             server,
             ping_interval=None,
@@ -246,9 +246,11 @@ async def _bind(where: str) -> list[socket.socket]:
     return sockets
 
 
-async def _handle(server: Server, connection: ServerConnection, accept: Callable[[Incoming], Awaitable[None]]) -> None:
+async def _handle(
+    server: Server, connection: ServerConnection, accept: Callable[[AcceptedConnection], Awaitable[None]]
+) -> None:
     """What the library does with a connection, from its handshake to its end."""
-    assert isinstance(connection, Incoming)
+    assert isinstance(connection, AcceptedConnection)
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_S):
             await connection.handshake(None, None, None)
@@ -269,7 +271,7 @@ async def _handle(server: Server, connection: ServerConnection, accept: Callable
         server.handler_tasks.discard(task)
 
 
-async def _serve(connection: Incoming, sink: PeerSink, connections_max: int) -> None:
+async def _serve(connection: AcceptedConnection, sink: PeerSink, connections_max: int) -> None:
     remote, url = connection.remote_address, _url(connection.remote_address)
     secured = connection.transport.get_extra_info("ssl_object")
     count = sink.peer_count()

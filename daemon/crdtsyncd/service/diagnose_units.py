@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from crdtsyncd.config.exit_status import BUG, FAILED, SETTINGS, UNFIT_DATA
-from crdtsyncd.service.install_units import CALL_TIMEOUT_S, ON_DEMAND, UNITS, Place, UnitState
+from crdtsyncd.service.install_units import CALL_TIMEOUT_S, ON_DEMAND, UNITS, UnitsPlace, UnitState
 from crdtsyncd.wording import counted
 
 _PREFIX = "crdtsyncd: "
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def faults(place: Place, states: Iterable[UnitState]) -> Iterator[Fault]:
+def faults(place: UnitsPlace, states: Iterable[UnitState]) -> Iterator[Fault]:
     """One for each unit that does not run, and is not about to."""
     states = list(states)
     install = f"{'' if place.sysusers is None else 'sudo '}crdtsync service install"
@@ -60,13 +60,13 @@ def faults(place: Place, states: Iterable[UnitState]) -> Iterator[Fault]:
             yield _of_service(place, state, start)
 
 
-def start_failed(place: Place, state: UnitState) -> Fault:
+def start_failed(place: UnitsPlace, state: UnitState) -> Fault:
     """Why the service could not be started, though another attempt may be under way, which an agent has caused."""
     wrong = next(faults(place, [state]), None)
     return wrong or _of_service(place, state, _start(place, [state], state.unit))
 
 
-def _of_service(place: Place, state: UnitState, start: str) -> Fault:
+def _of_service(place: UnitsPlace, state: UnitState, start: str) -> Fault:
     exited = _waits(state) or state.result == "exit-code"
     said = (state.text if exited else "") or _ENDED_BY.get(state.result) or _last_words(place, state)
     does = "has failed" if state.active == "failed" else "does not get started"
@@ -91,7 +91,7 @@ def _is_starting(state: UnitState) -> bool:
     return is_well and not _waits(state) and not _is_retried(state)
 
 
-def _start(place: Place, states: Iterable[UnitState], unit: str) -> str:
+def _start(place: UnitsPlace, states: Iterable[UnitState], unit: str) -> str:
     """The command that starts the service, or a unit that is beside it.
 
     A manager opens a socket only while the service does not run, which may run on when its socket is lost.
@@ -102,7 +102,7 @@ def _start(place: Place, states: Iterable[UnitState], unit: str) -> str:
     return f"{systemctl} {verb} {' '.join(UNITS) if unit in UNITS else unit}"
 
 
-def _last_words(place: Place, state: UnitState) -> str:
+def _last_words(place: UnitsPlace, state: UnitState) -> str:
     """What the last process said before it ended, out of the journal; empty where that may not be read."""
     which = ["--user-unit" if place.sysusers is None else "--unit", state.unit, "--boot"]
     command = ["journalctl", *which, "--lines", str(_LOG_LINES_MAX), "--output", "json", "--no-pager", "--quiet"]

@@ -28,7 +28,7 @@ _HIDDEN_FROM_SERVICES = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # n
 Report = Callable[[str, str], None]
 
 
-class Place(NamedTuple):
+class UnitsPlace(NamedTuple):
     """Where a kind of installation keeps its files, and how its manager is called."""
 
     units: Path
@@ -67,7 +67,7 @@ def is_service_here() -> bool:
     return SERVICE_DATA.is_dir() or Path("/etc/systemd/system", UNITS[1]).exists()
 
 
-def place_of(user: bool) -> Place:
+def place_of(user: bool) -> UnitsPlace:
     """The place for the whole machine, or for the calling user alone.
 
     :raises ConfigError: systemd does not run here, or this user may not install for the machine.
@@ -76,11 +76,11 @@ def place_of(user: bool) -> Place:
         raise ConfigError("systemd does not run on this machine: start crdtsyncd by the service manager that does")
     if user:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-        return Place(Path(base) / "systemd" / "user", None, ("systemctl", "--user"))
-    return Place(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
+        return UnitsPlace(Path(base) / "systemd" / "user", None, ("systemctl", "--user"))
+    return UnitsPlace(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
 
 
-def installed_places() -> list[Place]:
+def installed_places() -> list[UnitsPlace]:
     """Where the service is installed: for the machine, and for the calling user.
 
     :raises ConfigError: systemd does not run here.
@@ -89,7 +89,7 @@ def installed_places() -> list[Place]:
     return [place for place in places if (place.units / UNITS[1]).exists()]
 
 
-def states(place: Place) -> list[UnitState]:
+def states(place: UnitsPlace) -> list[UnitState]:
     """The units of an installation; those for who wants them, if they are in place.
 
     :raises ConfigError: the manager does not say.
@@ -98,7 +98,7 @@ def states(place: Place) -> list[UnitState]:
     return [state(place, unit) for unit in (*UNITS, *wanted)]
 
 
-def install(place: Place, report: Report) -> None:
+def install(place: UnitsPlace, report: Report) -> None:
     """Write the units, enable them and start them. What stands already is left as it is.
 
     :raises ConfigError: a file cannot be written, or the manager refuses.
@@ -127,7 +127,7 @@ def install(place: Place, report: Report) -> None:
             report("restarted" if was_active else "started", unit)
 
 
-def _start(place: Place, unit: str, how: str) -> None:
+def _start(place: UnitsPlace, unit: str, how: str) -> None:
     """:raises ConfigError: it does not start; why, as far as that can be told."""
     from crdtsyncd.service.diagnose_units import start_failed
 
@@ -140,7 +140,7 @@ def _start(place: Place, unit: str, how: str) -> None:
         raise ConfigError(f"{fault.unit} {fault.message}; {fault.remedy}") from None
 
 
-def uninstall(place: Place, report: Report) -> None:
+def uninstall(place: UnitsPlace, report: Report) -> None:
     """Stop, disable and remove the units. Data, configuration and the user stay.
 
     :raises ConfigError: a file cannot be removed, or the manager refuses.
@@ -169,7 +169,7 @@ def uninstall(place: Place, report: Report) -> None:
         _call([*place.manager, "daemon-reload"])
 
 
-def state(place: Place, unit: str) -> UnitState:
+def state(place: UnitsPlace, unit: str) -> UnitState:
     """What the manager knows of a unit; it need not exist."""
     names = (
         "ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText", "Result", "ExecMainStatus", "ExecMainPID"
@@ -189,7 +189,7 @@ def state(place: Place, unit: str) -> UnitState:
     )
 
 
-def is_current(place: Place, unit: str) -> bool:
+def is_current(place: UnitsPlace, unit: str) -> bool:
     """Whether the unit file in place is that of this version; also where this cannot be told."""
     try:
         text = _template(place.templates, unit).replace("@crdtsyncd@", str(_program(place)))
@@ -198,12 +198,12 @@ def is_current(place: Place, unit: str) -> bool:
         return True
 
 
-def _check_rights(place: Place) -> None:
+def _check_rights(place: UnitsPlace) -> None:
     if place.sysusers is not None and os.geteuid() != 0:
         raise ConfigError("the service of the whole machine needs root: use sudo, or --user for yourself alone")
 
 
-def _program(place: Place) -> Path:
+def _program(place: UnitsPlace) -> Path:
     """The daemon that belongs to this command."""
     program = Path(sys.prefix) / "bin" / "crdtsyncd"
     if not program.is_file():

@@ -21,7 +21,7 @@ _WAL_FRAME = struct.Struct(">6I")
 _WAL_MAGICS = (0x377F0682, 0x377F0683)
 
 
-class Header(NamedTuple):
+class FileHeader(NamedTuple):
     """``format`` is SQLite's ``user_version``; both are 0 in a database that has just been made."""
 
     format: int
@@ -41,7 +41,7 @@ def open_file(path: Path) -> IO[bytes]:
     return file
 
 
-def read_header(path: Path) -> Header | None:
+def read_header(path: Path) -> FileHeader | None:
     """The header of the database ``path`` as it will be once its write-ahead log is folded in; None: there is none yet.
 
     :raises OSError: it cannot be read.
@@ -62,8 +62,8 @@ def read_header(path: Path) -> Header | None:
     return _said(page)
 
 
-def _said(page: bytes) -> Header:
-    return Header(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
+def _said(page: bytes) -> FileHeader:
+    return FileHeader(int.from_bytes(page[60:64], "big"), int.from_bytes(page[68:72], "big"))
 
 
 def _first_pages(wal: Path) -> list[bytes]:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET
-from crdtsyncd.storage.reads import ENTRY, IDS_MAX, VALUE, Reads
+from crdtsyncd.storage.reads import ENTRY, IDS_MAX, VALUE, StateReads
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 from crdtsyncd.storage.typed_rows import typed
 from crdtsyncd.storage.writes import DEAD_BYTES, REMOVAL_BYTES
@@ -52,7 +52,7 @@ PAST_BYTES = 1024 * 1024
 """With so many bytes of values a page of dead entries ends: whoever wants more asks again."""
 
 
-class PastReads(Reads):
+class PastReads(StateReads):
     """Every method is described at :class:`crdtsync.core.storage.interface.Storage`."""
 
     @property

@@ -67,7 +67,7 @@ class _Origin(NamedTuple):
     name: str
 
 
-class Reads:
+class StateReads:
     """Every method is described at :class:`crdtsync.core.storage.interface.Storage`."""
 
     _backlog: Backlog

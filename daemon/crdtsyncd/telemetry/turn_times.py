@@ -34,7 +34,7 @@ SLOW_TURN_S = 0.05
 """No turn is to hold the loop for longer. A bound of :data:`crdtsyncd.telemetry.commit_histogram.BOUNDS_S`."""
 STAGES = ("step", "ready", "commit", "deliver")
 KINDS = ("full", "short", "at_once", "outside")
-"""Of holds; the first two are turns: a short one ran nothing of :class:`crdtsync.core.agenda.Part`."""
+"""Of holds; the first two are turns: a short one ran nothing of :class:`crdtsync.core.agenda.NodePart`."""
 _SHORTEST_S = BOUNDS_S[0]
 UNMEASURED = "unmeasured"
 """The kind of slow holds that only a late timer tells of."""

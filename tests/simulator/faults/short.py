@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdtsync.core.agenda import Agenda, Part
+from crdtsync.core.agenda import Agenda, NodePart
 from crdtsync.core.agents import fast_set
 from crdtsync.core.node import Node
 from crdtsync.wire.tokens import VERSION_PREFIX, version_text
@@ -47,7 +47,7 @@ def short_turns_put_trimming_off(patch: Patches):
     at = Agenda.at
 
     def deaf(agenda, part, due_s):
-        if part is not Part.RETENTION:
+        if part is not NodePart.RETENTION:
             at(agenda, part, due_s)
 
     patch.setattr(Agenda, "at", deaf)

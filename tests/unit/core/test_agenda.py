@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from unittest import mock
 
-from crdtsync.core.agenda import FOLLOWERS, PARTS, Agenda, Part
+from crdtsync.core.agenda import FOLLOWERS, PARTS, Agenda, NodePart
 from crdtsync.core.background.trimming import CHECK_INTERVAL_S
 from crdtsync.core.interface import Now
 from crdtsync.wire.codec import pack
@@ -50,19 +50,19 @@ def test_what_is_too_old_goes_although_nobody_asks_when_it_is_due(node: Host) ->
         node.fleet.now = Now(node.now.wall_ms + 1000, node.now.mono_s + CHECK_INTERVAL_S)
         ann.set("k", 4)
         assert run.call_count == 1
-        assert node.node.agenda.ran == [Part.RETENTION]
+        assert node.node.agenda.ran == [NodePart.RETENTION]
 
 
 def test_what_has_said_when_it_is_due_runs_then_and_nothing_else_does(node: Host) -> None:
     ann = calm(node)
     node.node.spaces.archives.due_s = due_s = node.now.mono_s + 0.5
-    node.node.agenda.now(Part.ARCHIVES)  # as with what it has been asked for
+    node.node.agenda.now(NodePart.ARCHIVES)  # as with what it has been asked for
     node.node.deadline_s()
     ann.set("k", 3)
     assert not node.node.agenda.ran
     node.fleet.now = Now(node.now.wall_ms + 500, due_s)
     ann.set("k", 4)
-    assert node.node.agenda.ran == [Part.ARCHIVES]
+    assert node.node.agenda.ran == [NodePart.ARCHIVES]
     assert node.node.spaces.archives.due_s > due_s
 
 
@@ -75,21 +75,21 @@ def test_what_writes_makes_due_what_follows_from_it(node: Host) -> None:
     node.node.deadline_s()
     node.fleet.now = Now(node.now.wall_ms + 100, node.now.mono_s + 0.1)
     ann.set("k", 2)
-    assert node.node.agenda.ran == [*PARTS[Part.EXPIRY :]]
+    assert node.node.agenda.ran == [*PARTS[NodePart.EXPIRY :]]
     assert not node.replica.entries.held("short")
 
 
 def test_a_part_that_ran_is_due_until_it_says_otherwise() -> None:
-    due_s: dict[Part, float | None] = dict.fromkeys(PARTS)
+    due_s: dict[NodePart, float | None] = dict.fromkeys(PARTS)
     agenda = Agenda()
     agenda.deadlines = {part: partial(due_s.get, part) for part in PARTS}
     assert agenda.soonest_s == 0.0
-    due_s[Part.TEXTS] = 7.0
+    due_s[NodePart.TEXTS] = 7.0
     assert agenda.next_s() == 7.0
-    assert not agenda.takes(Part.TEXTS, 6.9)
-    assert agenda.takes(Part.TEXTS, 7.0)
-    assert agenda.takes(Part.TEXTS, 7.0)
-    due_s[Part.TEXTS] = 9.0
+    assert not agenda.takes(NodePart.TEXTS, 6.9)
+    assert agenda.takes(NodePart.TEXTS, 7.0)
+    assert agenda.takes(NodePart.TEXTS, 7.0)
+    due_s[NodePart.TEXTS] = 9.0
     assert agenda.next_s() == 9.0
     due_s |= dict.fromkeys(PARTS, 8.0)
     assert agenda.next_s() == 8.0
@@ -98,10 +98,10 @@ def test_a_part_that_ran_is_due_until_it_says_otherwise() -> None:
 
 def test_what_is_due_sooner_than_it_said_tells_so() -> None:
     agenda = Agenda()
-    agenda.deadlines = {Part.RETENTION: lambda: 5.0}
+    agenda.deadlines = {NodePart.RETENTION: lambda: 5.0}
     assert agenda.next_s() == 5.0
-    agenda.at(Part.RETENTION, 6.0)
+    agenda.at(NodePart.RETENTION, 6.0)
     assert agenda.soonest_s == 5.0
-    agenda.at(Part.RETENTION, 4.0)
+    agenda.at(NodePart.RETENTION, 4.0)
     assert agenda.soonest_s == 4.0
-    assert agenda.takes(Part.RETENTION, 4.0)
+    assert agenda.takes(NodePart.RETENTION, 4.0)

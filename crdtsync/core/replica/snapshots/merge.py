@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crdtsync.core.space import Applied
 
 
-class Merged(NamedTuple):
+class MergedSnapshot(NamedTuple):
     """What merging a snapshot did: ``advanced`` writers, entries that have ``come`` and that are ``gone``.
 
     ``applied`` are changes that had been waiting for it; ``kept`` is False if one of them must be asked for again.
@@ -47,7 +47,7 @@ class Merged(NamedTuple):
         return {*(entry.key for entry in (*self.come, *self.gone)), *self.texts}
 
 
-def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
+def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> MergedSnapshot:
     """Merge a whole snapshot, exactly: afterwards the replica holds what it would hold had it applied every change
     that the snapshot's frontier names.
 
@@ -90,7 +90,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> Merged:
         body for w in sorted(advanced) for body in replica.gate.release(w, replica.vector[w])
     ]
     applied, kept = replica.take_in(waiting[::-1], now_ms, asked=None)
-    return Merged(advanced, found.come, found.gone, applied, kept, texts, position)
+    return MergedSnapshot(advanced, found.come, found.gone, applied, kept, texts, position)
 
 
 def _absorb_documents(replica: Replica, taken: Taking) -> list[tuple[Dot, bytes]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry, Incoming
+from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry, IncomingEntries
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 from crdtsync.core.text.document import check_state
 from crdtsync.errors import InvalidEncoding
@@ -187,7 +187,7 @@ class Taking:
         self.united: dict[Dot, tuple[bytes, bytes | None]] = {}
         """For each document a hash of the state here, and the state of both; empty: as here; None: there is none."""
         self.arrived: list[Entry] = []
-        self.incoming = Incoming()
+        self.incoming = IncomingEntries()
         self.digest = 0
         self._entries_said = 0
         self._open: tuple[Dot, int, list[bytes]] | None = None
@@ -338,20 +338,20 @@ def is_of(content: list[Any], kind: type[T]) -> TypeGuard[list[T]]:
     return type(content[0]) is kind
 
 
-class Difference(NamedTuple):
+class SnapshotDifference(NamedTuple):
     """What merging a snapshot does to the entries of a replica; ``digest``: the sum of the digests of what comes;
     ``whole``: that of all it then holds, if nothing of its own is among that.
     """
 
     come: list[Entry]
-    incoming: Incoming
+    incoming: IncomingEntries
     digest: int
     gone: list[Entry]
     contradictions: list[Entry]
     whole: int | None
 
 
-def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> Difference:
+def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> SnapshotDifference:
     """What becomes of the entries ``held`` by a replica with ``vector`` when it merges a snapshot.
 
     One that it holds and the snapshot lacks goes if the snapshot's frontier covers its dot, else it stays; one that
@@ -380,9 +380,9 @@ def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> D
         (come if dot.seq > vector.get(dot.writer, 0) else stay).append(entry)
     if not stay:
         whole = None if keeps else taken.digest
-        return Difference(come, taken.incoming, taken.digest, gone, contradictions, whole)
+        return SnapshotDifference(come, taken.incoming, taken.digest, gone, contradictions, whole)
     if len(come) < len(stay):
         digest = sum(entry.digest for entry in come)
     else:
         digest = taken.digest - sum(entry.digest for entry in stay)
-    return Difference(come, Incoming(come), digest, gone, contradictions, None)
+    return SnapshotDifference(come, IncomingEntries(come), digest, gone, contradictions, None)

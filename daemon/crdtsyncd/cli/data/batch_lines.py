@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class BatchLine:
     """One line, checked: the method of a batch to call and what with; ``place`` is where it stands."""
 
     method: str
@@ -24,7 +24,7 @@ class Operation:
     place: str = field(default="", compare=False)
 
 
-def operation_of(line: Line) -> Operation:
+def operation_of(line: Line) -> BatchLine:
     """The operation that a line describes; otherwise an error that names the line and says what is wrong with it."""
     name = line.fields.get("op")
     if not isinstance(name, str) or name not in OPERATIONS:
@@ -39,7 +39,7 @@ def operation_of(line: Line) -> Operation:
         _check(line, name, rule)
     if "ttl" in arguments:
         arguments["ttl"] = _seconds(line, arguments["ttl"])
-    return Operation(method, arguments, f"{line.file}:{line.number}")
+    return BatchLine(method, arguments, f"{line.file}:{line.number}")
 
 
 def _check(line: Line, field: str, rule: LineField) -> None:

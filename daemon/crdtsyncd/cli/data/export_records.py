@@ -59,7 +59,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ExportRecord:
     """One key: the values of a register or of a map's fields, highest first, the elements of a log or set, or the one
     number of a counter or string of a text.
     """
@@ -141,9 +141,9 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
 }
 
 
-def records_of(lines: Iterable[Line]) -> Iterator[Record]:
+def records_of(lines: Iterable[Line]) -> Iterator[ExportRecord]:
     """What the lines describe, in order; otherwise an error that names the line and says what is wrong with it."""
-    blob: Record | None = None
+    blob: ExportRecord | None = None
     left_bytes = 0
     for line in lines:
         record = record_of(line)
@@ -161,7 +161,7 @@ def records_of(lines: Iterable[Line]) -> Iterator[Record]:
         raise blob.line.wrong(f"the last {left_bytes:,} bytes of it are missing")
 
 
-def record_of(line: Line) -> Record:
+def record_of(line: Line) -> ExportRecord:
     """The key, or the part of a blob, that a line describes."""
     fields = line.fields
     _require(line, fields, "key")
@@ -170,13 +170,13 @@ def record_of(line: Line) -> Record:
         _check_fields(line, fields, ("key", "kind", "value"))
         if not isinstance(fields["value"], bytes) or not fields["value"]:
             raise line.wrong(f'the "value" of a {BLOB_PART} must be bytes')
-        return Record(line, fields["key"], BLOB_PART, (Variant(fields["value"]),))
+        return ExportRecord(line, fields["key"], BLOB_PART, (Variant(fields["value"]),))
     if not isinstance(kind, str) or kind not in KINDS:
         raise line.wrong(f'"kind" must be one of {", ".join(KINDS)}')
     _check_fields(line, fields, ("key", "kind", "value", VERSION, *KINDS[kind].fields))
     if not KINDS[kind].fits(fields["value"]):
         raise line.wrong(f'the "value" of a {kind} must be {KINDS[kind].wanted}')
-    record = Record(line, fields["key"], kind, _variants(line, kind, fields))
+    record = ExportRecord(line, fields["key"], kind, _variants(line, kind, fields))
     for variant in record.variants:
         for part in _parts(variant.value) if kind == "text" else [variant.value]:
             _check_storable(line, part)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from crdtsyncd.cli.data import json_values
-from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, Record, Variant
+from crdtsyncd.cli.data.export_records import TEXT_PART_CHARS, ExportRecord, Variant
 from crdtsyncd.cli.data.kinds import (
     BLOB_PART,
     KINDS,
@@ -44,7 +44,7 @@ class Importer:
     policy: str
     counts: Counter[str] = field(default_factory=Counter)
 
-    def write(self, records: Iterable[Record]) -> Iterator[Record]:
+    def write(self, records: Iterable[ExportRecord]) -> Iterator[ExportRecord]:
         """Write all records in batches; yields the last record of each batch that is done."""
         left = iter(records)
         for chunk in chunks(left):
@@ -56,14 +56,14 @@ class Importer:
                 self._write_text(chunk[0])
             yield chunk[-1]
 
-    def foretell(self, records: Iterable[Record]) -> Iterator[Record]:
+    def foretell(self, records: Iterable[ExportRecord]) -> Iterator[ExportRecord]:
         """Count what would become of all records, and write nothing; yields each record of a key."""
         for record in records:
             if record.kind != BLOB_PART:
                 self.counts[outcome_of(record, whole_entry(self.client, record.key), self.policy)] += 1
                 yield record
 
-    def _write_chunk(self, records: list[Record]) -> None:
+    def _write_chunk(self, records: list[ExportRecord]) -> None:
         """One batch; planned anew when a key that was absent has come into being meanwhile."""
         for attempt in range(ATTEMPTS_MAX):
             counts: Counter[str] = Counter()
@@ -84,7 +84,7 @@ class Importer:
                 for write in part:
                     getattr(batch, write.method)(**write.arguments)
 
-    def _plan(self, record: Record, counts: Counter[str]) -> list[KindWrite]:
+    def _plan(self, record: ExportRecord, counts: Counter[str]) -> list[KindWrite]:
         """The writes that a record takes, given what the key holds now."""
         held = whole_entry(self.client, record.key)
         rest = rest_of(record, held)
@@ -96,7 +96,7 @@ class Importer:
         counts[outcome if writes or outcome == "skipped" else "unchanged"] += 1
         return writes
 
-    def _in_order(self, record: Record) -> Record:
+    def _in_order(self, record: ExportRecord) -> ExportRecord:
         """The last write of several wins, so the winner is written last, unless the key is read by who was first."""
         places = {variant.field for variant in record.variants}
         if not KINDS[record.kind].is_ranked or len(record.variants) == len(places):
@@ -105,7 +105,7 @@ class Importer:
         is_first = schema is not None and schema.policy == "first"
         return replace(record, variants=record.variants[::-1]) if is_first else record
 
-    def _write_text(self, record: Record) -> None:
+    def _write_text(self, record: ExportRecord) -> None:
         held = whole_entry(self.client, record.key)
         start = cut_off_at(record, held)
         if start:
@@ -119,7 +119,7 @@ class Importer:
         if outcome in ("created", "replaced"):
             _set_text(self.client.text(record.key), record.variants[0].value)
 
-    def _write_blob(self, record: Record, left: Iterator[Record]) -> None:
+    def _write_blob(self, record: ExportRecord, left: Iterator[ExportRecord]) -> None:
         """Put a blob; its parts are the next of the records that are ``left``."""
         (variant,), held = record.variants, whole_entry(self.client, record.key)
         parts = _Parts(left, variant.value)
@@ -144,7 +144,7 @@ class _Parts(io.RawIOBase):
     :raises CommandFailed: they are not those that its line says.
     """
 
-    def __init__(self, records: Iterator[Record], blob: dict[str, Any]) -> None:
+    def __init__(self, records: Iterator[ExportRecord], blob: dict[str, Any]) -> None:
         self._records = records
         self._left_bytes: int = blob["size"]
         self._expected: str = blob["sha256"]
@@ -178,7 +178,7 @@ def _insert_from(text: Text, whole: str, first: int) -> None:
         text.insert(start, whole[start : start + TEXT_PART_CHARS])
 
 
-def rest_of(record: Record, held: Entry | None) -> list[KindWrite]:
+def rest_of(record: ExportRecord, held: Entry | None) -> list[KindWrite]:
     """What is left to write of a record whose import was cut off: the key holds exactly its first batches."""
     if held is None or held.siblings or held.kind != record.kind or KINDS[record.kind].shape is Shape.ONE:
         return []
@@ -200,7 +200,7 @@ def _content(write: KindWrite) -> Any:
     return write.arguments["value"] if fields is None else [*next(iter(fields.items()))]
 
 
-def cut_off_at(record: Record, held: Entry | None) -> int:
+def cut_off_at(record: ExportRecord, held: Entry | None) -> int:
     """The same of a text that is written in several edits: how much of it is there; 0: it is another one."""
     if held is None or held.siblings or held.kind != "text" or record.kind != "text":
         return 0
@@ -209,7 +209,7 @@ def cut_off_at(record: Record, held: Entry | None) -> int:
     return len(there) if is_part else 0
 
 
-def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
+def outcome_of(record: ExportRecord, held: Entry | None, policy: str) -> str:
     """What becomes of a record: created, unchanged, skipped, replaced, or added (beside what there is)."""
     if held is None:
         return "created" if record.variants else "unchanged"
@@ -220,13 +220,13 @@ def outcome_of(record: Record, held: Entry | None, policy: str) -> str:
     return "replaced" if policy == "set" else "skipped"
 
 
-def _create(record: Record, _: Entry | None) -> list[KindWrite]:
+def _create(record: ExportRecord, _: Entry | None) -> list[KindWrite]:
     create = KINDS[record.kind].create
     assert create is not None
     return create(record)
 
 
-def _replace(record: Record, held: Entry | None) -> list[KindWrite]:
+def _replace(record: ExportRecord, held: Entry | None) -> list[KindWrite]:
     assert held is not None
     change = KINDS[record.kind].change
     if change is not None and all(one.kind == record.kind for one in (held, *held.siblings)):
@@ -235,7 +235,7 @@ def _replace(record: Record, held: Entry | None) -> list[KindWrite]:
     return [deletion, *_create(record, None)]
 
 
-def _add(record: Record, held: Entry | None) -> list[KindWrite]:
+def _add(record: ExportRecord, held: Entry | None) -> list[KindWrite]:
     assert held is not None
     kind = KINDS[record.kind]
     if kind.add is not None:
@@ -243,11 +243,11 @@ def _add(record: Record, held: Entry | None) -> list[KindWrite]:
     return _create(without_what_is_there(record, held) if kind.is_unique else record, None)
 
 
-def _nothing(_: Record, __: Entry | None) -> list[KindWrite]:
+def _nothing(_: ExportRecord, __: Entry | None) -> list[KindWrite]:
     return []
 
 
-_PLANS: dict[str, Callable[[Record, Entry | None], list[KindWrite]]] = {
+_PLANS: dict[str, Callable[[ExportRecord, Entry | None], list[KindWrite]]] = {
     "created": _create,
     "replaced": _replace,
     "added": _add,
@@ -256,12 +256,12 @@ _PLANS: dict[str, Callable[[Record, Entry | None], list[KindWrite]]] = {
 }
 
 
-def chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+def chunks(records: Iterable[ExportRecord]) -> Iterator[list[ExportRecord]]:
     """Records in groups that fit into one batch; a text, which is not written in batches, and a long log alone.
 
     No key is twice in a group: the second time it has to be looked at again.
     """
-    group: list[Record] = []
+    group: list[ExportRecord] = []
     keys: set[str] = set()
     writes = size_bytes = 0
     for record in records:

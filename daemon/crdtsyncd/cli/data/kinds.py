@@ -35,7 +35,7 @@ from crdtsyncd.cli.data.fields import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from crdtsyncd.cli.data.export_records import Record
+    from crdtsyncd.cli.data.export_records import ExportRecord
     from crdtsyncd.cli.data.json_values import Value
 
     from crdtsync.client import Entry, Session
@@ -71,7 +71,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DataKind:
     """One kind."""
 
     wanted: str
@@ -87,11 +87,11 @@ class Kind:
     """Whether nothing can be there twice."""
     is_ranked: bool = False
     """Whether a read policy says which of several values comes first."""
-    create: Callable[[Record], list[KindWrite]] | None = None
+    create: Callable[[ExportRecord], list[KindWrite]] | None = None
     """The writes that make an absent key; None: it is a text or a blob, which are not written in batches."""
-    change: Callable[[Record, Entry], list[KindWrite]] | None = None
+    change: Callable[[ExportRecord, Entry], list[KindWrite]] | None = None
     """The writes that make of a key of this kind what a record says; None: it is deleted and made anew."""
-    add: Callable[[Record], list[KindWrite]] | None = None
+    add: Callable[[ExportRecord], list[KindWrite]] | None = None
     """The writes that put a record beside what the key holds, if others than those that make it."""
     read_parts: Callable[[Session, str], Value] | None = None
     """Reads a value that is too long for one reply."""
@@ -170,7 +170,7 @@ def whole_entry(client: Session, key: str) -> Entry | None:
 # -- registers -----------------------------------------------------------------------------------------------
 
 
-def _sets(record: Record, first: dict[str, Any]) -> list[KindWrite]:
+def _sets(record: ExportRecord, first: dict[str, Any]) -> list[KindWrite]:
     """The register with its siblings: the winner is written last, for the latest write wins."""
     contexts = [first, *({"seen": SEEN_NOTHING} for _ in record.variants[1:])]
     return [
@@ -179,7 +179,7 @@ def _sets(record: Record, first: dict[str, Any]) -> list[KindWrite]:
     ]
 
 
-_REGISTER = Kind(
+_REGISTER = DataKind(
     "any value",
     lambda _: True,
     (*OPTIONS, *INFORMATION, "siblings"),
@@ -210,7 +210,7 @@ def _is_step(value: Value) -> bool:
 _STEP = LineField(OPTIONAL, "a whole number from -2^53 to 2^53", _is_step)
 
 
-_COUNTER = Kind(
+_COUNTER = DataKind(
     "a whole number of 64 bits",
     lambda value: type(value) is int,
     create=lambda record: _steps(record.key, record.variants[0].value),
@@ -227,11 +227,11 @@ _COUNTER = Kind(
 # -- sets ----------------------------------------------------------------------------------------------------
 
 
-def _adds(record: Record) -> list[KindWrite]:
+def _adds(record: ExportRecord) -> list[KindWrite]:
     return [KindWrite("add", {"key": record.key, "value": variant.value}) for variant in record.variants]
 
 
-def _change_of_set(record: Record, held: Entry) -> list[KindWrite]:
+def _change_of_set(record: ExportRecord, held: Entry) -> list[KindWrite]:
     """Add what is missing and discard what is too much."""
     wanted = fingerprints("set", [variant.value for variant in record.variants])
     gone = [element for element in held.value if not wanted.issuperset(fingerprints("set", [element]))]
@@ -239,7 +239,7 @@ def _change_of_set(record: Record, held: Entry) -> list[KindWrite]:
     return [*discards, *_adds(without_what_is_there(record, held))]
 
 
-_SET = Kind(
+_SET = DataKind(
     "a list",
     lambda value: isinstance(value, list),
     shape=Shape.LIST,
@@ -256,7 +256,7 @@ _SET = Kind(
 # -- maps ----------------------------------------------------------------------------------------------------
 
 
-def _merges(record: Record, first: Mapping[str, str | None]) -> list[KindWrite]:
+def _merges(record: ExportRecord, first: Mapping[str, str | None]) -> list[KindWrite]:
     """Fields of a map, of several values of one the winner last; ``first`` is what the first write of a field has
     seen, if it is not nothing.
     """
@@ -269,7 +269,7 @@ def _merges(record: Record, first: Mapping[str, str | None]) -> list[KindWrite]:
     ]
 
 
-def _change_of_map(record: Record, held: Entry) -> list[KindWrite]:
+def _change_of_map(record: ExportRecord, held: Entry) -> list[KindWrite]:
     """Write the fields that differ, and drop what is too much."""
     there, wanted = _by_field(contents(held)), _by_field([variant.content for variant in record.variants])
     drops = [KindWrite("drop", {"key": record.key, "field": f, "seen": held.version}) for f in there if f not in wanted]
@@ -286,7 +286,7 @@ def _by_field(contents: list[Any]) -> dict[str, list[str]]:
     return {name: sorted(found) for name, found in fields.items()}
 
 
-_MAP = Kind(
+_MAP = DataKind(
     f"an object whose names have 1 to {KEY_BYTES_MAX} bytes and no control characters",
     lambda value: isinstance(value, dict) and all(map(is_field, value)),
     (*INFORMATION, "siblings"),
@@ -315,11 +315,11 @@ _MAP = Kind(
 # -- logs and texts ------------------------------------------------------------------------------------------
 
 
-def _appends(record: Record) -> list[KindWrite]:
+def _appends(record: ExportRecord) -> list[KindWrite]:
     return [KindWrite("append", {"key": record.key, "value": v.value, **v.options}) for v in record.variants]
 
 
-_LOG = Kind(
+_LOG = DataKind(
     "a list",
     lambda value: isinstance(value, list),
     (*INFORMATION, ELEMENTS),
@@ -337,7 +337,7 @@ _LOG = Kind(
     },
 )
 
-_TEXT = Kind("a string", lambda value: isinstance(value, str))
+_TEXT = DataKind("a string", lambda value: isinstance(value, str))
 
 # -- blobs ---------------------------------------------------------------------------------------------------
 
@@ -363,11 +363,11 @@ def _is_blob(value: Value) -> bool:
         return False
 
 
-_BLOB = Kind("an object with size, sha256 and media_type", _is_blob, (*OPTIONS, *INFORMATION))
+_BLOB = DataKind("an object with size, sha256 and media_type", _is_blob, (*OPTIONS, *INFORMATION))
 
 # -- all of them ---------------------------------------------------------------------------------------------
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, DataKind] = {
     "register": _REGISTER,
     "counter": _COUNTER,
     "set": _SET,
@@ -377,7 +377,7 @@ KINDS: Mapping[str, Kind] = {
     "blob": _BLOB,
 }
 
-UNKNOWN = Kind("of a kind that this version does not know", lambda _: False)
+UNKNOWN = DataKind("of a kind that this version does not know", lambda _: False)
 
 OPERATIONS: Mapping[str, tuple[str, Mapping[str, LineField]]] = {
     **{name: operation for kind in KINDS.values() for name, operation in kind.operations.items()},
@@ -386,7 +386,7 @@ OPERATIONS: Mapping[str, tuple[str, Mapping[str, LineField]]] = {
 """What a line of a batch may say."""
 
 
-def without_what_is_there(record: Record, held: Entry) -> Record:
+def without_what_is_there(record: ExportRecord, held: Entry) -> ExportRecord:
     """A record without the values that a key of its kind holds already."""
     there = fingerprints(held.kind, contents(held))
     new = tuple(v for v in record.variants if not there.issuperset(fingerprints(record.kind, [v.content])))

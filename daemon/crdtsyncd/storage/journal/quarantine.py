@@ -31,7 +31,7 @@ class RowsRefused(Exception):  # no error of anybody's: what follows is that mem
     """Rows of earlier commits went to quarantine: what memory holds is ahead of the tables."""
 
 
-class Kept(NamedTuple):
+class QuarantinedChange(NamedTuple):
     """A change in quarantine. ``row`` is that of its commit."""
 
     row: int
@@ -117,16 +117,16 @@ class Quarantine:
         rows = self._db.execute("SELECT id, batch FROM quarantine ORDER BY id").fetchall()
         return [(row, _readable(packed)) for row, packed in rows]
 
-    def changes(self) -> list[Kept]:
+    def changes(self) -> list[QuarantinedChange]:
         """The changes in them, in order."""
         return [
-            Kept(row, change.space, change.writer, change.seq, change.body)
+            QuarantinedChange(row, change.space, change.writer, change.seq, change.body)
             for row, batch in self.batches()
             if batch is not None
             for change in batch.changes
         ]
 
-    def release(self, is_held: Callable[[Kept], bool]) -> None:
+    def release(self, is_held: Callable[[QuarantinedChange], bool]) -> None:
         """Drop the commits of which every change is held by now."""
         kept = {row for row, batch in self.batches() if batch is None}
         kept |= {change.row for change in self.changes() if not is_held(change)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.cluster.admission import MEMBERS, REMOVED, Reach
-from crdtsync.core.cluster.membership import Member, Removed
+from crdtsync.core.cluster.membership import Member, RemovedMember
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.renegade import Renegade
@@ -32,7 +32,7 @@ def fleet() -> Iterator[Fleet]:
         key = ((pin("c"), b"c"),)
         found["a"].node.cluster.put(MEMBERS, GONE, Member(GONE, "c", key))
         found.run(1)
-        found["a"].node.cluster.put(REMOVED, GONE, Removed(GONE, "c", key, by="a"))
+        found["a"].node.cluster.put(REMOVED, GONE, RemovedMember(GONE, "c", key, by="a"))
         found.run(1)
         yield found
 

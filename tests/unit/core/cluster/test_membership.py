@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crdtsync.core.cluster.membership import (
     KEYS_MAX,
     Member,
-    Removed,
+    RemovedMember,
     membership_of,
     merge_members,
     merge_removed,
@@ -31,8 +31,8 @@ def member(name: str, keys: str = "", **fields: Any) -> Member:
     return Member(name, name, tuple((pin(key), key.encode()) for key in keys or name), **fields)
 
 
-def removed(name: str, keys: str = "") -> Removed:
-    return Removed(name, name, tuple((pin(key), key.encode()) for key in keys or name), by="a")
+def removed(name: str, keys: str = "") -> RemovedMember:
+    return RemovedMember(name, name, tuple((pin(key), key.encode()) for key in keys or name), by="a")
 
 
 def test_members_are_known_by_their_keys():

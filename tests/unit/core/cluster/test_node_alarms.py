@@ -9,7 +9,7 @@ import pytest
 from crdtsync.core.access.agent import User
 from crdtsync.core.alarm_catalogue import NOT_ALL_MERGED, NOT_JOINED
 from crdtsync.core.cluster.admission import JOINING_CONNECTIONS_MAX, MEMBERS, REMOVED, Reach
-from crdtsync.core.cluster.membership import Member, Removed, written
+from crdtsync.core.cluster.membership import Member, RemovedMember, written
 from crdtsync.core.cluster.node_alarms import EXPIRY_ALARM_MS, Misled
 from crdtsync.core.interface import DialState, HostAlarm
 from crdtsync.core.peers.peer_state import Peer
@@ -103,7 +103,7 @@ def test_only_who_has_an_invite_learns_which_names_are_taken(machine: Host):
 def test_a_name_that_two_came_to_have_is_an_alarm_until_one_is_gone(machine: Host):
     other = put_member(machine, "a", "0123456789abcdef")
     assert "0123456789ab is called a too" in messages(machine)["same_name"]
-    machine.node.cluster.put(REMOVED, other, Removed(other, "a", ((pin(other), b"x"),), 1, "a"))
+    machine.node.cluster.put(REMOVED, other, RemovedMember(other, "a", ((pin(other), b"x"),), 1, "a"))
     machine.turn()
     assert "same_name" not in messages(machine)
 
@@ -150,7 +150,7 @@ def test_why_a_node_has_not_joined_is_an_alarm_with_the_latest_reason(machine: H
 
 def test_a_removed_node_says_so_when_it_is_asked_for_an_invite(machine: Host):
     me = machine.node.identity.node
-    machine.node.cluster.put(REMOVED, me, Removed(me, "a", KEY, 1_750_000_000_000, "host-b"))
+    machine.node.cluster.put(REMOVED, me, RemovedMember(me, "a", KEY, 1_750_000_000_000, "host-b"))
     machine.turn()
     for request in ("cluster_invite", "cluster_rotate_key"):
         with pytest.raises(Refusal) as refusal:
@@ -171,7 +171,7 @@ def test_a_node_that_was_away_believes_a_member_that_says_so(machine: Host):
 
 @pytest.mark.parametrize("time_ms", [0, 10**18])
 def test_a_removal_at_no_time_that_can_be_written_out_is_told_without(time_ms: int):
-    assert "by host-b: to come back" in Removed("n", "a", KEY, time_ms, "host-b").reason
+    assert "by host-b: to come back" in RemovedMember("n", "a", KEY, time_ms, "host-b").reason
 
 
 # -- the start ---------------------------------------------------------------------------------------------------------
@@ -274,6 +274,6 @@ def test_data_is_kept_by_who_has_a_key_of_its_own_and_was_not_removed():
         assert node.fleet.joined_already(invite)
         keeps(expires_ms=node.now_ms)
         assert node.fleet.joined_already(invite) is None, "its certificate has expired"
-        node.cluster.put(REMOVED, me, Removed(me, "a", (("ef" * 32, b"x"),), 1, "b"))
+        node.cluster.put(REMOVED, me, RemovedMember(me, "a", (("ef" * 32, b"x"),), 1, "b"))
         machine.turn()
         assert not keeps()

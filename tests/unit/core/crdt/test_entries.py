@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, vector_of
 from crdtsync.core.crdt import entries as entries_module
-from crdtsync.core.crdt.entries import Entries, Entry, Incoming, KeyEntries, covered_by, reach_of
+from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries, KeyEntries, covered_by, reach_of
 from crdtsync.wire.change import RemoveRange, value_hash
 from tests.examples import examples
 
@@ -73,7 +73,7 @@ def test_the_digest_is_right_after_many_were_exchanged_at_once(is_whole_known, i
     if is_asked_before:
         assert store.digest == filled([*loaded, *late]).digest
     expected = filled([one for one in (*loaded, *late, *come) if one not in gone])
-    incoming = Incoming(come)
+    incoming = IncomingEntries(come)
     added = sum(one.digest for one in come) % entries_module.DIGEST_MODULUS
     store.exchange(gone, incoming, added, expected.digest if is_whole_known else None)
     assert store.digest == expected.digest

@@ -8,7 +8,7 @@ import pytest
 
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.resolvers.backoff import ROUNDS_ALARM, ROUNDS_FREE, Backoff
+from crdtsync.core.resolvers.backoff import ROUNDS_ALARM, ROUNDS_FREE, RoundBackoff
 from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
 from crdtsync.wire.kinds import Kind
 
@@ -21,7 +21,7 @@ class Answering:
 
     def __init__(self) -> None:
         self.alarms = Alarms(lambda *_, **__: None)
-        self.backoff = Backoff("node", "default", self.alarms)
+        self.backoff = RoundBackoff("node", "default", self.alarms)
         self.writers = 10
 
     def answer(self, removes: tuple[Dot, ...] = AGENTS, now_s: float = START_S) -> Dot:

@@ -17,7 +17,7 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
-from crdtsync.wire.yjs.rewriting import Part, written_item, written_update
+from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
@@ -438,7 +438,7 @@ DELETED = 5000
 
 def pasted(agent: Agent) -> Any:
     text = written_item(STRING, None, None, ROOT, written_text("a" * PASTED))
-    return agent.do("text_apply", key="t", update=written_update([Part(5, 0, text)]))["document"]
+    return agent.do("text_apply", key="t", update=written_update([NewStruct(5, 0, text)]))["document"]
 
 
 def insertions() -> bytes:

@@ -9,13 +9,13 @@ import pytest
 from crdtsyncd.config import exit_status
 from crdtsyncd.service import diagnose_units
 from crdtsyncd.service.diagnose_units import faults, last_words
-from crdtsyncd.service.install_units import ON_DEMAND, UNITS, Place, UnitState
+from crdtsyncd.service.install_units import ON_DEMAND, UNITS, UnitsPlace, UnitState
 
 from crdtsync.errors import ConfigError, StorageError
 
 ROOT = Path(__file__).resolve().parents[4]
-SYSTEM = Place(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
-USER = Place(Path("/home/ann/.config/systemd/user"), None, ("systemctl", "--user"))
+SYSTEM = UnitsPlace(Path("/etc/systemd/system"), Path("/etc/sysusers.d/crdtsync.conf"), ("systemctl",))
+USER = UnitsPlace(Path("/home/ann/.config/systemd/user"), None, ("systemctl", "--user"))
 RUNS = UnitState(UNITS[0], "active", "enabled", 0, 0, "", "success", 0)
 
 
@@ -32,7 +32,7 @@ def peers(active: str, enabled: str, result: str = "success") -> UnitState:
     return UnitState(ON_DEMAND[0], active, enabled, 0, 0, "", result, 0)
 
 
-def told(place: Place, *states: UnitState) -> str:
+def told(place: UnitsPlace, *states: UnitState) -> str:
     (fault,) = faults(place, states)
     return f"{fault.unit} {fault.message}; {fault.remedy}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crdtsyncd.service import install_units
-from crdtsyncd.service.install_units import Place
+from crdtsyncd.service.install_units import UnitsPlace
 
 from crdtsync.errors import ConfigError
 
@@ -30,7 +30,7 @@ def test_a_venv_of_an_interpreter_in_somebodys_home_is_refused_before_anything_i
     """The venv is in the right place, and its python is a link into a home: each start would fail with status 203."""
     (hidden / "python3.11").touch()
     (tmp_path / "opt" / "bin" / "python").symlink_to(hidden / "python3.11")
-    place = Place(tmp_path / "units", tmp_path / "sysusers.conf", ("false",))
+    place = UnitsPlace(tmp_path / "units", tmp_path / "sysusers.conf", ("false",))
     with pytest.raises(ConfigError, match=r"python3.11 lies where system services cannot see it: make .* anew with a"):
         install_units.install(place, lambda *_: None)
     assert not place.units.exists()
@@ -39,7 +39,7 @@ def test_a_venv_of_an_interpreter_in_somebodys_home_is_refused_before_anything_i
 def test_for_oneself_alone_any_interpreter_will_do(tmp_path, hidden):
     (hidden / "python3.11").touch()
     (tmp_path / "opt" / "bin" / "python").symlink_to(hidden / "python3.11")
-    place = Place(tmp_path / "units", None, ("true",))
+    place = UnitsPlace(tmp_path / "units", None, ("true",))
     with pytest.raises(ConfigError, match="make"):
         install_units._program(place._replace(sysusers=tmp_path / "sysusers.conf"))
     assert install_units._program(place) == tmp_path / "opt" / "bin" / "crdtsyncd"

@@ -28,7 +28,7 @@ VERSION = "schema_version"
 """In ``meta``: the version of the schema that a value was migrated to."""
 
 
-class Misfit(NamedTuple):
+class MisfitValue(NamedTuple):
     """One thing that does not fit."""
 
     key: str
@@ -194,7 +194,7 @@ class DeclaredSchemas:
         is_later = entry.time is not None and declared is not None and entry.time >= declared
         return is_later and not any(self.of_value(entry.key, entry.value))
 
-    def misfits(self, client: Session, listed: Entry) -> Iterator[Misfit]:
+    def misfits(self, client: Session, listed: Entry) -> Iterator[MisfitValue]:
         """What of a key does not fit."""
         from crdtsyncd.cli.data.kinds import whole_entry
 
@@ -202,14 +202,14 @@ class DeclaredSchemas:
         if schema is None or (schema.kind is None and schema.json_schema is None):
             return
         if schema.kind not in (None, listed.kind):
-            yield Misfit(listed.key, "kind", "$", f"is a {listed.kind}, and is to be a {schema.kind}")
+            yield MisfitValue(listed.key, "kind", "$", f"is a {listed.kind}, and is to be a {schema.kind}")
         if schema.json_schema is not None and listed.kind in _PARTS:
             entry = whole_entry(client, listed.key)
             for one in [] if entry is None else [entry, *entry.siblings]:
                 for value in _PARTS[listed.kind](one):
                     yield from self.of_value(listed.key, value)
 
-    def of_value(self, key: str, value: object) -> Iterator[Misfit]:
+    def of_value(self, key: str, value: object) -> Iterator[MisfitValue]:
         """The same of one value."""
         from crdtsync.core.crdt.json_schema import JsonSchema, compiled, path_text
         from crdtsync.wire.codec import pack
@@ -217,7 +217,7 @@ class DeclaredSchemas:
         schema = self._declared[self.pattern_of(key)]
         ready = compiled(pack(schema.json_schema)) if schema.json_schema is not None else None
         if isinstance(ready, JsonSchema) and (misfit := ready.misfit(value)) is not None:
-            yield Misfit(key, misfit.rule, path_text(misfit.path), misfit.why)
+            yield MisfitValue(key, misfit.rule, path_text(misfit.path), misfit.why)
 
 
 def _fields(entry: Entry) -> Iterable[object]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crdtsyncd.cli.command import Settings
-    from crdtsyncd.cli.data.export_records import Record
+    from crdtsyncd.cli.data.export_records import ExportRecord
     from crdtsyncd.cli.data.mem0_memories import Mem0Memories
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
@@ -101,7 +101,7 @@ def _bring_keys(settings: Settings, keys: RedisKeys | Mem0Memories, policy: str,
     report(settings, importer, dry_run=dry_run, left_out=keys.left_out)
 
 
-def _records(keys: RedisKeys | Mem0Memories) -> Iterator[Record]:
+def _records(keys: RedisKeys | Mem0Memories) -> Iterator[ExportRecord]:
     """What can be stored; of the rest it is told why not."""
     refused = None
     for line in keys.lines():

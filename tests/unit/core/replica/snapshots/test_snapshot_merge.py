@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.crdt.entries import Entries, Entry, Incoming
+from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots import snapshot as snapshot_module
@@ -272,7 +272,7 @@ def test_a_log_that_has_grown_elsewhere_comes_as_a_whole():
     entries = Entries()
     entries.load([*before])
     others = [*there.replica.entries.all()]
-    entries.exchange([], Incoming(others), sum(entry.digest for entry in others))
+    entries.exchange([], IncomingEntries(others), sum(entry.digest for entry in others))
     expected = Entries()
     for entry in (*before, *others):
         expected.add(entry)

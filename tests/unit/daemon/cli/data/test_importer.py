@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from crdtsyncd.cli.data.export_records import Record, Variant
+from crdtsyncd.cli.data.export_records import ExportRecord, Variant
 from crdtsyncd.cli.data.importer import (
     BATCH_BYTES_MAX,
     BATCH_WRITES_MAX,
@@ -23,13 +23,13 @@ from crdtsync.errors import VersionMismatch
 
 
 def record(kind, *contents, key="k"):
-    return Record(Line("file", 1, {}), key, kind, tuple(Variant(content) for content in contents))
+    return ExportRecord(Line("file", 1, {}), key, kind, tuple(Variant(content) for content in contents))
 
 
 def of_map(value, *siblings, key="k"):
     """A map, with other values of its fields as (field, value)."""
     variants = [*value.items(), *siblings]
-    return Record(Line("file", 1, {}), key, "map", tuple(Variant(each, field=name) for name, each in variants))
+    return ExportRecord(Line("file", 1, {}), key, "map", tuple(Variant(each, field=name) for name, each in variants))
 
 
 def held_map(value, *siblings):

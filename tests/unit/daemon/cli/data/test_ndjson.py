@@ -7,7 +7,7 @@ import json
 
 import pytest
 from crdtsyncd.cli.data import ndjson
-from crdtsyncd.cli.data.batch_lines import Operation, operation_of
+from crdtsyncd.cli.data.batch_lines import BatchLine, operation_of
 from crdtsyncd.cli.data.export_records import Variant, record_of
 from crdtsyncd.cli.data.kinds import OPERATIONS
 from crdtsyncd.cli.errors import CommandFailed
@@ -55,25 +55,25 @@ def test_a_bad_line_is_named(text, message):
 @pytest.mark.parametrize(
     "fields, operation",
     [
-        ({"op": "set", "key": "k", "value": None}, Operation("set", {"key": "k", "value": None})),
+        ({"op": "set", "key": "k", "value": None}, BatchLine("set", {"key": "k", "value": None})),
         (
             {"op": "set", "key": "k", "value": 1, "ttl": "2m", "confidence": 1, "meta": {}, "if_absent": True},
-            Operation("set", {"key": "k", "value": 1, "ttl": 120.0, "confidence": 1, "meta": {}, "if_absent": True}),
+            BatchLine("set", {"key": "k", "value": 1, "ttl": 120.0, "confidence": 1, "meta": {}, "if_absent": True}),
         ),
-        ({"op": "set", "key": "k", "value": 1, "ttl": 0.5}, Operation("set", {"key": "k", "value": 1, "ttl": 0.5})),
-        ({"op": "append", "key": "k", "value": [1]}, Operation("append", {"key": "k", "value": [1]})),
-        ({"op": "del", "key": "k", "seen": "v1.x"}, Operation("delete", {"key": "k", "seen": "v1.x"})),
-        ({"op": "trim", "key": "k", "keep": 0}, Operation("trim", {"key": "k", "keep": 0})),
-        ({"op": "incr", "key": "k"}, Operation("incr", {"key": "k"})),
-        ({"op": "incr", "key": "k", "n": -(2**53)}, Operation("incr", {"key": "k", "n": -(2**53)})),
-        ({"op": "reset", "key": "k", "if_version": "v"}, Operation("reset", {"key": "k", "if_version": "v"})),
-        ({"op": "add", "key": "k", "value": None}, Operation("add", {"key": "k", "value": None})),
+        ({"op": "set", "key": "k", "value": 1, "ttl": 0.5}, BatchLine("set", {"key": "k", "value": 1, "ttl": 0.5})),
+        ({"op": "append", "key": "k", "value": [1]}, BatchLine("append", {"key": "k", "value": [1]})),
+        ({"op": "del", "key": "k", "seen": "v1.x"}, BatchLine("delete", {"key": "k", "seen": "v1.x"})),
+        ({"op": "trim", "key": "k", "keep": 0}, BatchLine("trim", {"key": "k", "keep": 0})),
+        ({"op": "incr", "key": "k"}, BatchLine("incr", {"key": "k"})),
+        ({"op": "incr", "key": "k", "n": -(2**53)}, BatchLine("incr", {"key": "k", "n": -(2**53)})),
+        ({"op": "reset", "key": "k", "if_version": "v"}, BatchLine("reset", {"key": "k", "if_version": "v"})),
+        ({"op": "add", "key": "k", "value": None}, BatchLine("add", {"key": "k", "value": None})),
         (
             {"op": "discard", "key": "k", "value": 1, "seen": "v"},
-            Operation("discard", {"key": "k", "value": 1, "seen": "v"}),
+            BatchLine("discard", {"key": "k", "value": 1, "seen": "v"}),
         ),
-        ({"op": "merge", "key": "k", "fields": {"a": 1}}, Operation("merge", {"key": "k", "fields": {"a": 1}})),
-        ({"op": "drop", "key": "k", "field": "a"}, Operation("drop", {"key": "k", "field": "a"})),
+        ({"op": "merge", "key": "k", "fields": {"a": 1}}, BatchLine("merge", {"key": "k", "fields": {"a": 1}})),
+        ({"op": "drop", "key": "k", "field": "a"}, BatchLine("drop", {"key": "k", "field": "a"})),
     ],
 )
 def test_operations(fields, operation):

@@ -17,7 +17,7 @@ import pytest
 from crdtsyncd.config.exit_status import UnfitData
 from crdtsyncd.storage.database import DATABASE_NAME, JOURNAL_NAME, Store
 from crdtsyncd.storage.journal import file as journal_file
-from crdtsyncd.storage.journal.quarantine import TABLE, Kept
+from crdtsyncd.storage.journal.quarantine import TABLE, QuarantinedChange
 
 from tests.unit.daemon.storage.journal.test_journal import assert_kept_aside, first, open_store, spoil, write
 
@@ -204,9 +204,9 @@ def test_a_row_that_nobody_can_read_stays_in_quarantine_when_the_others_are_let_
     shutil.copytree(writing.data, tmp_path / "copy" / "data")
     spoil(tmp_path / "copy" / "data", 3, broken)
     assert_kept_aside(tmp_path / "copy")
-    asked: list[Kept] = []
+    asked: list[QuarantinedChange] = []
 
-    def is_held(kept: Kept) -> bool:
+    def is_held(kept: QuarantinedChange) -> bool:
         asked.append(kept)
         return True
 
