@@ -102,7 +102,7 @@ def _history_cap(word: str) -> bool | int | timedelta:
         return int(size[1]) * _BYTES[size[2]]
     if time is None or not float(time[1]):
         raise ValueError(f"{word!r} is not all, none, a size such as 500kB or 64MB, or a duration such as 7d.")
-    return timedelta(seconds=float(time[1]) * _SECONDS[time[2]])
+    return timedelta(seconds=TTL.read(word))
 
 
 def _size_bytes(word: str) -> int:
@@ -117,7 +117,7 @@ def _point(word: str) -> str | datetime:
     if word.startswith(("c1.", "checkpoint:")):
         return word
     if _DURATION.fullmatch(word):
-        return datetime.now(UTC) - timedelta(seconds=DURATION.read(word))
+        return datetime.now(UTC) - timedelta(seconds=_AGO.read(word))
     try:
         return datetime.fromisoformat(word).astimezone()
     except ValueError:
@@ -201,6 +201,7 @@ def _nodes(client: Client, _beginning: str) -> list[str]:
 
 
 DURATION = duration()
+_AGO = duration(50 * _YEAR_S, "50 years")
 AT = Word("point", _point)
 NAMED_AT = Word("point", _point_or_checkpoint)
 """A point of the past, or the bare name of a checkpoint."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 import pytest
-from crdtsyncd.cli.params import AT, CONFIDENCE, DURATION, KEY, NAME, NAMED_AT, TAKEOVER, TTL, WRITE_CONCERN
+from crdtsyncd.cli.params import (
+    AT,
+    CONFIDENCE,
+    DURATION,
+    HISTORY_CAP,
+    KEY,
+    NAME,
+    NAMED_AT,
+    TAKEOVER,
+    TTL,
+    WRITE_CONCERN,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +42,12 @@ def test_what_is_no_point_of_the_past_may_be_the_name_of_a_checkpoint(word):
     assert NAMED_AT.convert(word, None, None) == word
     with pytest.raises(click.BadParameter):
         AT.convert(word, None, None)
+
+
+@pytest.mark.parametrize("kind", [AT, HISTORY_CAP])
+def test_a_time_beyond_all_years_is_refused(kind):
+    with pytest.raises(click.BadParameter, match="too long: at most"):
+        kind.convert("99999999999d", None, None)
 
 
 def test_the_longest_ttl_is_that_of_the_daemon():
