@@ -23,20 +23,19 @@ HELD_AND_FROZEN = 347
 """Somebody is frozen that holds a key by its ask alone, on a host that was cut off; another one has asked meanwhile."""
 
 
-@pytest.mark.parametrize("seed", [*range(16), FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
+@pytest.mark.parametrize("seed", [*range(6), FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_history_of_claims_by_quorum(seed: int) -> None:
-    history = run_history(seed, by_quorum=True)
+def test_history_of_claims_by_quorum() -> None:
+    history = run_history(0, by_quorum=True)
     assert history.counts["claimed"], "nobody got a claim"
 
 
 def test_histories_of_claims_by_quorum_on_hosts_that_only_vote() -> None:
-    seeds = (*range(20), SLOW_AFTER_ALL, RESTORED_AND_RESTARTED)
+    seeds = (*range(8), SLOW_AFTER_ALL, RESTORED_AND_RESTARTED)
     claimed = [run_history(seed, by_quorum=True, is_whole=False).counts["claimed"] for seed in seeds]
     assert sum(claimed) > len(claimed)
 

@@ -140,11 +140,11 @@ class Troubles(RuleBasedStateMachine):
 
 TestTroubles = Troubles.TestCase
 TestTroubles.settings = settings(
-    examples(40), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
+    examples(25), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_history(seed):
     run_history(seed)
 

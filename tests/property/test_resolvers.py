@@ -17,7 +17,7 @@ from tests.simulator.player import SKEWS_MS, WEIGHTS, Player
 from tests.simulator.resolving import Resolving
 from tests.simulator.world import World
 
-HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 100
+HISTORIES = int(os.environ.get("CRDTSYNC_HISTORIES", "1000")) // 200
 FIRST_SEED = int(os.environ.get("CRDTSYNC_SEED", "0"))
 CHUNK = 5
 LONG_AGO = Read(None)

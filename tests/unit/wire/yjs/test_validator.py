@@ -559,8 +559,8 @@ def test_pycrdt_still_swallows_a_gap():
 
 @pytest.mark.integration
 def test_the_fuzzer_finds_nothing():
-    totals = fuzz(inputs=1500, seed=1, seconds=60)
-    assert totals.inputs >= 1500
+    totals = fuzz(inputs=500, seed=1, seconds=240)
+    assert totals.inputs >= 500
     assert totals.accepted > 100
     assert totals.failures == []
 
