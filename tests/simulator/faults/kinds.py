@@ -91,12 +91,12 @@ def merged_texts_lose_one(patch: Patches):
 
 @fault("and ought to be", keys=TEXTS)
 def late_edits_stay_in_the_old_document(patch: Patches):
-    patch.setattr(TextEdits, "_pass_on", lambda *_: None)
+    patch.setattr(TextEdits, "_family", lambda *_: None)
 
 
 @fault("and ought to be", keys=TEXTS)
 def a_new_document_begins_without_late_edits(patch: Patches):
-    patch.setattr(TextEdits, "_take_in_older", lambda *_: False)
+    patch.setattr(TextEdits, "_take_in_older", lambda *_: iter(()))
 
 
 @fault("was read with", keys=REGISTERS)
