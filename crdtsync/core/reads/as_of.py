@@ -25,7 +25,7 @@ from crdtsync.core.reads.listing import behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.restore import KEYS_MAX, Past
+from crdtsync.core.replica.restore import KEYS_MAX, UNDO_KEYS_MAX, Past
 from crdtsync.core.replica.text_edits import TAKEN_IN
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.rows import DeadMark, DeadPlace
@@ -173,8 +173,9 @@ class RestoreRead(PastRead):
         start, self._undoes = args.get("start", ""), args.get("undo")
         if type(start) is not str or type(self._undoes) not in (str, NoneType):
             raise InvalidRequest("start must be a string, and undo the name of an agent")
+        enough = 1 + (KEYS_MAX if self._undoes is None else UNDO_KEYS_MAX)
         super().__init__(
-            replica, storage, args, Wanted(None, check_prefix(args.get("prefix", "")), start, KEYS_MAX + 1), None
+            replica, storage, args, Wanted(None, check_prefix(args.get("prefix", "")), start, enough), None
         )
 
     def begin(self, replica: Replica) -> None:

@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 
 KEYS_MAX = 1000
 """Keys that one request looks at."""
+UNDO_KEYS_MAX = 100
+"""The same where only one agent's writes are to be taken back: those to one key may be many, and are all collected."""
 ENTRIES_MAX = 50_000
 """Entries of keys that it compares, then and now, and one key's. Each value that went since, and is read from disk,
 counts as :data:`ROW_ENTRIES` of them, and a look for such values as :data:`LOOK_ROWS` more values.
 """
-ROW_ENTRIES = 25
+ROW_ENTRIES = 40
 LOOK_ROWS = 3
 TEXTS_MAX = 16
 """Texts that it compares: each may have to be read from disk."""

@@ -239,8 +239,8 @@ class CheckpointMethods(Methods):
     ) -> Restored:
         """Take back what one agent has done since a point, key by key, where nobody else has written since.
 
-        The other keys that it has written are ``left`` alone, each with who else wrote it. Otherwise as
-        :meth:`restore`.
+        The other keys that it has written are ``left`` alone, each with who else wrote it. Up to 100 keys are one
+        change; otherwise as :meth:`restore`.
         """
         return self._go_back(since, agent, prefix, dry_run, None, w, timeout)
 

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from crdtsync.core.reads import as_of
 from crdtsync.core.replica import restore as restoring
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
@@ -185,6 +186,21 @@ def test_so_are_as_many_rows_as_an_undo_reads(node, monkeypatch):
     done = restore(ann, undo="ann")
     assert [len(each["items"]) for each in done] == [2, 2]
     assert ann.ask("scan", prefix="k/")["items"] == []
+
+
+def test_an_undo_collects_few_keys_at_once(node, monkeypatch):
+    ann, bob = node.agent("ann"), node.agent("bob")
+    for n in range(6):
+        bob.set(f"k/{n}", "bob's")
+    ann.do("checkpoint_set", name="before")
+    for n in range(6):
+        ann.set(f"k/{n}", "ann's", seen=ann.version(f"k/{n}"))
+    monkeypatch.setattr(as_of, "UNDO_KEYS_MAX", 2)
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 2)
+    done = restore(ann, undo="ann")
+    assert [key for each in done for key, _ in each["items"]] == [f"k/{n}" for n in range(6)]
+    assert len(done) > 1
+    assert {ann.get(f"k/{n}") for n in range(6)} == {"bob's"}
 
 
 def test_only_what_a_prefix_names_and_nothing_where_it_is_only_asked(node):
