@@ -76,8 +76,6 @@ class Receipt:
     """Of one of which all parts have come: the rest of its check."""
     check: SnapshotCheck | None = None
     """Of one that is whole: whether it may be merged."""
-    was_asked_for: bool = False
-    """Whether its giver was told to begin, a turn ago or longer."""
 
     @property
     def has_all(self) -> bool:
@@ -290,16 +288,11 @@ class SnapshotClient:
         self._finish(receipt, receipt.finishing)
 
     def go_on(self) -> None:
-        """Check a slice of a snapshot of which all parts have come; wake a space while its giver makes the first."""
+        """Check a slice of a snapshot of which all parts have come."""
         if not self._node.read_only:
             for _, receipt in sorted(self.receipts.items()):
                 if receipt.finishing is not None:
                     self._finish(receipt, receipt.finishing)
-                    return
-                if receipt.replica.asleep is not None:
-                    if receipt.was_asked_for:
-                        receipt.replica.wake()
-                    receipt.was_asked_for = True
                     return
 
     def _finish(self, receipt: Receipt, finishing: Steps[None]) -> None:
@@ -365,10 +358,10 @@ class SnapshotClient:
 
     def check_due_s(self) -> float | None:
         """When :meth:`go_on` has something to do or :meth:`checked` to tell, at the latest."""
-        receipts = self.receipts.values() if not self._node.read_only else ()
-        if any(receipt.finishing is not None or receipt.replica.asleep is not None for receipt in receipts):
+        if not self._node.read_only and any(receipt.finishing is not None for receipt in self.receipts.values()):
             return 0.0
-        return min((receipt.check.due_s() for receipt in receipts if receipt.check), default=None)
+        checks = [] if self._node.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
+        return min((check.due_s() for check in checks), default=None)
 
     def conclude(self, space: str) -> MergedSnapshot | None:
         """Merge a snapshot that was :meth:`checked`, or refuse it. Returns what the merge did.

@@ -37,34 +37,6 @@ def test_a_new_node_takes_a_snapshot_where_the_log_is_gone(apart, small):
     agree(apart, "a", "b")
 
 
-def test_a_space_that_sleeps_is_read_while_its_snapshot_is_made(apart):
-    a, b = apart["a"], apart["b"]
-    wire = apart.link("b", "a")
-    fill(a, 5)
-    apart.sync()
-    wire.close()
-    b.restart()
-    fill(a, 5, prefix="new")
-    trim(a)
-    wire = apart.link("b", "a")
-    asked = b.node.sync.snapshot_client.receipts
-    for _ in range(100):
-        a.turn()
-        wire.deliver(a, 1)
-        wire.deliver(b, 1)
-        if "default" in asked:
-            break
-        b.turn()
-    assert b.replica.asleep is not None
-    b.turn()
-    assert b.replica.asleep is not None, "first the giver is asked"
-    b.turn()
-    assert b.replica.asleep is None
-    assert asked["default"].taking is None
-    apart.sync()
-    agree(apart, "a", "b")
-
-
 def test_what_follows_the_snapshot_comes_from_the_log_and_goes_back(apart):
     fill(apart["a"], 20)
     trim(apart["a"])
