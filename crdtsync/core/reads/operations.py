@@ -148,7 +148,7 @@ def _page_by_name(reader: Reader, args: Arguments, key: str, groups: list[Siblin
         "items": items,
         "length": len(winner),
         "more": len(items) < len(fields),
-        "version": encode_version(_page_version(reader, groups)),
+        "version": encode_version(version_of(winner, [entry for group in groups[1:] for entry in group])),
         "token": reader.token(),
     }
 
@@ -192,7 +192,7 @@ def _first(live: list[Entry], args: Arguments) -> int:
 
 
 def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
-    """What covers all of a log, set or map, without looking at each part of a long one."""
+    """What covers all of a log or set, without looking at each part of a long one."""
     winner, *losers = groups or [[]]
     others = [entry for group in losers for entry in group]
     if len(winner) <= NAMED_DOTS_MAX or len(others) > VERSION_DOTS_MAX:

@@ -147,6 +147,17 @@ def test_a_text_that_cannot_be_read_is_left_out_of_a_scan_alone(node, monkeypatc
     assert [row[2] for row in ann.ask("scan", values=True)["items"]] == [pack(1), None]
 
 
+def test_the_version_of_a_page_of_a_long_map_holds_whatever_else_is_written(node):
+    """It named all that the space had, so nothing could be written by it."""
+    ann = node.agent("ann")
+    for n in range(70):
+        ann.do("merge", key="m", fields={f"f{n:03}": pack(n)})
+    ann.set("other", 1)
+    page = ann.ask("fields", key="m", limit=10)
+    assert page["version"] == ann.ask("get", key="m")["version"]
+    ann.do("merge", key="m", fields={"f000": pack(1)}, if_version=page["version"])
+
+
 @pytest.mark.parametrize(
     "start, limit, wanted",
     [(0, 3, [0, 1, 2]), (7, 100, [7, 8, 9]), (-2, 100, [8, 9]), (-50, 1, [0]), (10, 5, []), (99, 5, [])],
