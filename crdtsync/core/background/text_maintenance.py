@@ -96,7 +96,9 @@ class TextKeeper:
         for _ in steps:
             return []
         self._readying = None
-        ready = dict.fromkeys([dot, *(other for other, its in documents.unready.items() if its is steps)])
+        ready = [other for other, its in documents.unready.items() if its is steps]
+        if dot not in documents.unready:  # it is gone: who waits for it is to know
+            ready.append(dot)
         for each in ready:
             documents.unready.pop(each, None)
         self.has_readied = True

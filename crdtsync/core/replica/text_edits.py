@@ -53,6 +53,8 @@ PASSED_ON = CHANGE_OPS_MAX + 1
 TAKEN_IN = 2 * PASSED_ON
 """Likewise what a new document has taken in of older ones."""
 
+SMALL_PARTS = EDIT_PARTS
+"""Changes of so many parts do not count, so that a host that was away takes in thousands of small edits in a turn."""
 TAKING_IN_PARTS = 5 * EDIT_PARTS
 """To so many parts comes to look for what a new document lacks of an older one."""
 
@@ -135,7 +137,7 @@ class TextEdits:
         begun = {document: drafted.begun for document, drafted in edits.items() if drafted.begun is not None}
         for document, made in begun.items():
             self._documents.put_made(document, made)
-        done: list[Dot] = []
+        done = [*begun]
         counts: dict[Dot, int] = {}
         for n, op in enumerate(change.ops):
             if op.kind != _TEXT or op.value is None:
@@ -144,7 +146,7 @@ class TextEdits:
             document = named or Dot(change.writer, change.seq, n)
             try:
                 number = counts.get(document, 0)
-                if document not in begun:
+                if document not in begun or number >= len(begun[document].updates):
                     judged = edits[document].summary(number, update) if document in edits else None
                     self._documents.apply(document, update, judged=judged)
             except CrdtSyncError:
@@ -172,20 +174,24 @@ class TextEdits:
         """
         edits = [*_edits(change)]
         place = change.writer, change.seq
-        if not edits or (self._ahead_of == place and self._ahead is not None and self._is_valid(self._ahead)):
+        if not edits:
             return False
-        unready = {
-            edit.document
-            for edit in edits
-            if not edit.is_beginning
-            and self._documents.exists(edit.document)
-            and not self._documents.is_ready(edit.document)
-        }
+        if self._ahead is not None and self._ahead_of == place:
+            if self._is_valid(self._ahead):
+                return False
+            self._ahead = self._ahead_of = None
+        unready = {edit.document for edit in edits if self._is_unready(edit)}
         if not unready:
             unready.update(self._is_to_be_prepared(change, edits))
         for document in unready:
             self._waiting.setdefault(document, {})[place] = None
         return bool(unready)
+
+    def _is_unready(self, edit: _Edit) -> bool:
+        document, documents = edit.document, self._documents
+        if edit.is_beginning:
+            return document in documents.unready  # the change came before, and is taken in
+        return documents.exists(document) and not documents.is_ready(document)
 
     def _is_to_be_prepared(self, change: Change, edits: Sequence[_Edit]) -> Iterator[Dot]:
         """A document that the change waits for, if it comes to more than may be taken in in this turn, or if it takes a
@@ -204,7 +210,7 @@ class TextEdits:
                     self._documents.prepare(document, steps)
             yield first
             return
-        if self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
+        if parts > SMALL_PARTS and self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
             self._documents.prepare(first, _next_turn())
             yield first
             return
@@ -215,7 +221,8 @@ class TextEdits:
                     self._documents.prepare(edit.document, steps)
                     yield edit.document
                     return
-        self._done(parts)
+        if parts > SMALL_PARTS:
+            self._done(parts)
 
     def _parts_at_once(self, edit: _Edit, family: Family | None, is_alone: bool) -> int:
         """To how many parts an edit comes, with what is made of it in newer documents."""
@@ -249,7 +256,7 @@ class TextEdits:
                 ahead.held[op.key] = [entry.dot for entry in here]
             held[op.key] = here = [entry for entry in here if entry.dot not in op.removes]
             edit = _edit(change, n)
-            if edit is not None:
+            if edit is not None and not (edit.document != edit.dot and self._is_gone(op.key, edit.document)):
                 ahead.made[edit.dot] = yield from self._made(edit, change, here, stage)
                 here.append(_marker_of(edit))
         self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
@@ -274,6 +281,10 @@ class TextEdits:
 
     def _is_purged(self, key: str, document: Dot) -> bool:
         return self._replica.purges.covers(key, document)
+
+    def _is_gone(self, key: str, document: Dot) -> bool:
+        """Whether an edit of a document is by somebody who did not know of its purge."""
+        return self._is_purged(key, document) and not self._documents.exists(document)
 
     def skip_document(self, document: Dot) -> None:
         """Nobody has what came before the edits of this document: from now on they are skipped."""
@@ -302,8 +313,8 @@ class TextEdits:
         except InvalidEncoding:
             return pack(list(dot))  # purged, or from a careless author: there is nothing to apply
         document = named or dot
-        if named is not None and self._is_purged(op.key, named) and not self._documents.exists(named):
-            return pack(list(document))  # an edit by somebody who did not know; it goes with the next look at the purge
+        if named is not None and self._is_gone(op.key, named):
+            return pack(list(document))  # it goes with the next look at the purge
         made = self._made_ahead(dot)
         if made is None:
             edit = _Edit(dot, op, document, document[:2] == dot[:2], update)
@@ -320,12 +331,19 @@ class TextEdits:
         """What has come of an edit of the change that was taken in ahead; with the first one the copies take the places
         of the documents.
         """
-        if self._ahead is None or self._ahead_of != dot[:2]:
+        ahead = self._ahead
+        if ahead is None or self._ahead_of != dot[:2]:
             return None
-        copies = self._ahead.stage.copies
+        copies = ahead.stage.copies
+        if copies and not ahead.stage.is_valid:
+            self._ahead = self._ahead_of = None
+            return None
         while copies:
             self._documents.put(*copies.popitem())
-        return self._ahead.made.pop(dot, None)
+        made = ahead.made.pop(dot, None)
+        if not ahead.made:
+            self._ahead = self._ahead_of = None
+        return made
 
     def _write_down(self, made: _Made, position: int, agent: str) -> None:
         row = DocumentUpdateRow(self._replica.id, *made.document, position, *made.place, agent, made.update)

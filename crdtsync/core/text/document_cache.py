@@ -314,6 +314,7 @@ class Documents:
         self._open.pop(dot, None)
         self._edited.pop(dot, None)
         self.contested.pop(dot, None)
+        self.unchanged.discard(dot)
         self.unready.pop(dot, None)
         self.to_compact.pop(dot, None)
 

@@ -72,18 +72,17 @@ class Ahead:
 
     @property
     def is_valid(self) -> bool:
-        """Whether none of the documents has been edited meanwhile."""
+        """Whether none of the documents that were looked for has come, gone or been edited meanwhile."""
         return self._looked_at <= self._documents.unchanged
 
     def get(self, dot: Dot) -> Document:
         """See :class:`Stage`."""
-        if dot not in self._looked_at:
-            self._looked_at.add(dot)
-            self._documents.unchanged.add(dot)
+        self._look_at(dot)
         return self.copies[dot] if dot in self.copies else self._documents.get(dot)
 
     def exists(self, dot: Dot) -> bool:
         """See :class:`Stage`."""
+        self._look_at(dot)
         return dot in self.copies or self._documents.exists(dot)
 
     def apply(self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> Steps[None]:
@@ -95,3 +94,8 @@ class Ahead:
         if self._step_bytes > STEP_BYTES:
             self._step_bytes = 0
             yield
+
+    def _look_at(self, dot: Dot) -> None:
+        if dot not in self._looked_at:
+            self._looked_at.add(dot)
+            self._documents.unchanged.add(dot)
