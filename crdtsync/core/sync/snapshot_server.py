@@ -153,6 +153,7 @@ class SnapshotServer:
         of an edit that it was just sent, and a snapshot from before that edit may lack it.
         """
         now_s = self._node.now_s
+        far: _Open | None = None
         for open_ in self._open.values():
             snapshot = open_.snapshot
             if snapshot.space != replica.name:
@@ -160,11 +161,12 @@ class SnapshotServer:
             is_young = may_share and open_.made_s + SNAPSHOT_SHARE_S > now_s and covers(snapshot.vector, replica.floor)
             if snapshot.position == replica.position or (is_young and not self._is_far(snapshot.vector, replica)):
                 return open_
+            far = open_ if is_young else far
         if len(self._open) >= SNAPSHOTS_OPEN_MAX:
             served = {link_here.serving.snapshot for link_here in self._space_links() if link_here.serving}
             idle = [open_ for id_, open_ in self._open.items() if id_ not in served]
             if not idle:
-                return None
+                return far
             self._drop(min(idle, key=lambda open_: open_.used_s))
         snapshot = self._cut(replica)
         self._open[snapshot.id] = open_ = _Open(snapshot, now_s, now_s)

@@ -113,6 +113,20 @@ def test_one_who_comes_again_soon_gets_no_snapshot_of_long_ago(apart, monkeypatc
     assert apart["b"].store.log_stats(1)["log_changes"] == 0
 
 
+def test_where_no_more_may_be_open_one_of_long_ago_is_better_than_none(apart, monkeypatch):
+    monkeypatch.setattr(snapshot_server, "MISSING_CHANGES_MIN", 5)
+    monkeypatch.setattr(snapshot_server, "SNAPSHOTS_OPEN_MAX", 1)
+    a = apart["a"]
+    server = a.node.sync.snapshot_server
+    fill(a, 10)
+    first = server._fresh(a.replica, may_share=True)
+    fill(a, 10)
+    served = SimpleNamespace(serving=SimpleNamespace(snapshot=first.snapshot.id))
+    monkeypatch.setattr(server, "_space_links", lambda: [served])
+    assert server._fresh(a.replica, may_share=True) is first
+    assert server._fresh(a.replica, may_share=False) is None
+
+
 def test_one_who_lacks_little_is_served_from_the_log(apart):
     fill(apart["a"], 30)
     apart.link("b", "a")
