@@ -8,6 +8,8 @@ A log is trimmed by hand here, as retention does it when a log has grown over it
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from crdtsync.core.interface import DiskSpace, Room
