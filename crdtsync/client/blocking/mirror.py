@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from crdtsync.client.protocol.frames import Message
     from crdtsync.client.values.durations import Seconds
 
-_DIAL_S = 4.0
-"""Of an attempt to connect again, the wait before it included."""
 _END_S = 10.0
 
 
@@ -143,7 +141,7 @@ class Mirror(MirrorState):
 
     def _turn(self) -> None:
         if not self._stream.is_up:
-            due_s = monotonic() + _DIAL_S
+            due_s = float("inf")  # the stream itself gives a daemon long enough for its hello, and no longer
         else:
             if self.is_confirmation_due(self._confirm_due_s):
                 self._ask()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import contextmanager, nullcontext
 from struct import pack
 from threading import Event, Lock, RLock
 from time import monotonic, sleep
@@ -18,7 +19,8 @@ from crdtsync.client.protocol.frames import ERROR, HELLO_ID, FrameReader, encode
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from crdtsync.client.blocking.connection import Connection
     from crdtsync.client.protocol.frames import Message
@@ -65,6 +67,7 @@ class Stream:
         self._changing = RLock()  # a signal's handler may close it
         self._sending = Lock()
         self._is_receiving = False
+        self._greeted: Channel | None = None
         closed, self._closed = self._closed.is_set(), Event()
         if closed:
             self._closed.set()
@@ -115,6 +118,8 @@ class Stream:
         """End it; a thread that waits for it sees that at once."""
         with self._changing:
             self._closed.set()
+            if self._greeted is not None:
+                self._greeted.shutdown()
             if self._channel is not None:
                 self._channel.shutdown()
                 if not self._is_receiving:  # else who receives closes it: nobody is to read what has its number next
@@ -141,7 +146,7 @@ class Stream:
 
     def _dial(self, deadline: float, until: float) -> None:
         hello = encode_hello(self._client, *self._names)
-        channel, frames, _ = dial_when_up(self._paths, hello, deadline, until)
+        channel, frames, _ = dial_when_up(self._paths, hello, deadline, until, self._greeting)
         self._was_begun = True
         with self._sending:
             with self._changing:
@@ -154,6 +159,19 @@ class Stream:
             except BaseException:
                 self._drop()
                 raise
+
+    @contextmanager
+    def _greeting(self, channel: Channel) -> Iterator[None]:
+        """While the daemon's answer to our hello is waited for: closing ends that too."""
+        with self._changing:
+            self._greeted = channel
+            if self._closed.is_set():
+                channel.shutdown()
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._greeted = None
 
     def _dial_again(self, deadline: float) -> bool:
         if self._closed.wait(min(self._backoff.next_s(), max(deadline - monotonic(), 0))):
@@ -254,12 +272,18 @@ Attached = tuple[Channel, FrameReader, object]
 """A channel, its reader, and the daemon's answer to our hello."""
 
 
-def dial_when_up(paths: Sequence[str], hello: bytes, deadline: float, until: float) -> Attached:
+def dial_when_up(
+    paths: Sequence[str],
+    hello: bytes,
+    deadline: float,
+    until: float,
+    greeting: Callable[[Channel], AbstractContextManager[object]] = nullcontext,
+) -> Attached:
     """As :func:`dial`; while there is no daemon it tries ``until`` that time again: one that restarts is soon back."""
     backoff = Backoff()
     while True:
         try:
-            return dial(paths, hello, deadline)
+            return dial(paths, hello, deadline, greeting)
         except DaemonUnavailable as error:
             left_s = until - monotonic()
             if left_s <= 0 or not may_come(error):
@@ -267,15 +291,21 @@ def dial_when_up(paths: Sequence[str], hello: bytes, deadline: float, until: flo
             sleep(min(backoff.next_s(), left_s))
 
 
-def dial(paths: Sequence[str], hello: bytes, deadline: float) -> Attached:
-    """Connect to the first socket that takes us and introduce ourselves.
+def dial(
+    paths: Sequence[str],
+    hello: bytes,
+    deadline: float,
+    greeting: Callable[[Channel], AbstractContextManager[object]] = nullcontext,
+) -> Attached:
+    """Connect to the first socket that takes us and introduce ourselves, within ``greeting``.
 
     :raises DaemonUnavailable: none does, or the daemon hangs up.
     :raises CrdtSyncError: the daemon refuses us, with its reason.
     """
     channel = Channel(_connect(paths, deadline))
     try:
-        return channel, *_greet(channel, hello, min(deadline, monotonic() + HELLO_TIMEOUT_S))
+        with greeting(channel):
+            return channel, *_greet(channel, hello, min(deadline, monotonic() + HELLO_TIMEOUT_S))
     except BaseException:
         channel.close()
         raise

@@ -15,6 +15,8 @@ import pytest
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.aio.stream import HELLO_TIMEOUT_S, AsyncStream
+from crdtsync.client.blocking.stream import Stream
 from crdtsync.client.streams.resume import NEED_FIRST_MS, NEED_NEXT_MS
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, NotAllowed, Timeout, TooLarge
 from crdtsync.wire.tokens import Version, encode_token, encode_version
@@ -348,6 +350,31 @@ def test_what_is_read_here_counts_as_seen(daemon):
         assert "seen" not in scene.arguments[-1], "what came was not read"
 
 
+@pytest.mark.parametrize("kind", [Stream, AsyncStream])
+async def test_a_daemon_is_given_as_long_for_its_hello_as_by_any_client(daemon, monkeypatch, kind):
+    feed, again = Feed(current(1)), Feed(state("p/a", 2), current(2))
+    daemon.play(daemon.idle, feed, again)
+    limits: list[float] = []
+    receive = kind.receive
+
+    def note(stream, deadline):
+        if not stream.is_up:
+            limits.append(deadline - monotonic())
+        return receive(stream, deadline)
+
+    monkeypatch.setattr(kind, "receive", note)
+    if kind is Stream:
+        with Client(daemon.path) as client, client.mirror("p/") as mirror:
+            feed.cut()
+            until(lambda: mirror == {"p/a": 2})
+    else:
+        changed = asyncio.Event()
+        async with AsyncClient(daemon.path) as client, client.mirror("p/", on_change=lambda _: changed.set()):
+            feed.cut()
+            await changed.wait()
+    assert min(limits) > HELLO_TIMEOUT_S
+
+
 # -- its end ---------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +393,23 @@ def test_no_thread_stays_behind(daemon):
             with pytest.raises(DaemonUnavailable, match="is closed"):
                 read()
     assert not {thread for thread in threading.enumerate() if thread.name.startswith("mirror")} - before
+
+
+def test_it_is_closed_while_a_daemon_that_hangs_is_greeted(daemon):
+    feed, greeted = Feed(current(1)), threading.Event()
+
+    def hang(peer) -> None:
+        peer.receive()
+        greeted.set()
+        peer.wait_for_end()
+
+    daemon.play(daemon.idle, feed, hang)
+    with Client(daemon.path) as client:
+        mirror = client.mirror("p/")
+        feed.cut()
+        assert greeted.wait(PATIENCE_S)
+        mirror.close()
+        assert not mirror._worker.is_running
 
 
 def test_a_refusal_ends_it_and_its_readers_are_told(daemon):
