@@ -35,8 +35,8 @@ def time_limit(limit_s: float) -> asyncio.Timeout:
 class AsyncStream:
     """A connection of its own that comes back by itself.
 
-    On each new one it sends what ``request`` gives, and ``take`` is handed each message. Nothing is read ahead of a
-    slow consumer, beyond one buffer.
+    Before the first it awaits ``prepare``. On each new one it sends what ``request`` gives, and ``take`` is handed each
+    message. Nothing is read ahead of a slow consumer, beyond one buffer.
     """
 
     def __init__(
@@ -46,10 +46,12 @@ class AsyncStream:
         request: Callable[[], bytes],
         take: Callable[[Message], object],
         begin_s: float,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._connection = connection
         self._names = (connection.agent, connection.space, connection.key)
         self._standing, self._request, self._take, self._begin_s = standing, request, take, begin_s
+        self._prepare = prepare
         self._client = os.urandom(16)
         self._backoff = Backoff()
         self._channel: AsyncChannel | None = None
@@ -67,6 +69,9 @@ class AsyncStream:
         :raises CrdtSyncError: there is none, or it refuses us.
         """
         if not self._was_begun:
+            if self._prepare is not None:
+                await self._prepare()
+                self._prepare = None
             await self._dial(self._connection.waits_s(self._begin_s))
 
     async def receive(self, deadline: float) -> bool:

@@ -45,9 +45,13 @@ class AsyncWatch:
         attach_s: float,
     ) -> None:
         self._state = state = self._begin(memory, prefix, after, overrides, connection.horizon)
-        self._stream = AsyncStream(connection, state.standing, state.request, state.take, attach_s)
+
+        async def prepare() -> None:
+            if now is not None:
+                state.begin_after(await now())
+
+        self._stream = AsyncStream(connection, state.standing, state.request, state.take, attach_s, prepare)
         self._timeout_s = limit_s(timeout, _FOREVER)
-        self._now = now
         at_once(self.attach)
 
     def _begin(
@@ -82,7 +86,7 @@ class AsyncWatch:
             if event is not None:
                 return event
             try:
-                if not await self._receive(deadline):
+                if not await self._stream.receive(deadline):
                     raise self._state.nothing_came() if self._stream.is_up else self._state.nobody_there()
             except CrdtSyncError:
                 if not self._stream.is_closed:
@@ -96,9 +100,6 @@ class AsyncWatch:
 
         :raises DaemonUnavailable: no daemon answers; the message says what to do.
         """
-        if self._now is not None:
-            self._state.begin_after(await self._now())
-            self._now = None
         await self._stream.begin()
 
     def close(self) -> None:
@@ -120,14 +121,9 @@ class AsyncWatch:
     async def _take_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Take what comes until that is so, or it is closed; False: the time is over."""
         while not (is_done() or self._stream.is_closed):
-            if not await self._receive(deadline):
+            if not await self._stream.receive(deadline):
                 return False
         return True
-
-    async def _receive(self, deadline: float) -> bool:
-        if self._now is not None:
-            await self.attach()
-        return await self._stream.receive(deadline)
 
     def _say(self, frame: bytes, within_s: float) -> None:
         """Send it, unless the connection is broken."""

@@ -39,8 +39,8 @@ HELLO_TIMEOUT_S = 30.0
 class Stream:
     """A connection of its own that comes back by itself.
 
-    On each new one it sends what ``request`` gives, and ``take`` is handed each message. Nothing is read ahead of a
-    slow consumer. One thread receives; any may say something, or close it.
+    Before the first it calls ``prepare``. On each new one it sends what ``request`` gives, and ``take`` is handed each
+    message. Nothing is read ahead of a slow consumer. One thread receives; any may say something, or close it.
     """
 
     def __init__(
@@ -50,10 +50,12 @@ class Stream:
         request: Callable[[], bytes],
         take: Callable[[Message], object],
         begin_s: float,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         self._paths = connection.paths
         self._names = (connection.agent, connection.space, connection.key)
         self._standing, self._request, self._take, self._begin_s = standing, request, take, begin_s
+        self._prepare = prepare
         self._backoff = Backoff()
         self._frames = FrameReader()
         self._channel: Channel | None = None
@@ -90,6 +92,9 @@ class Stream:
         :raises CrdtSyncError: there is none, or it refuses us.
         """
         if not self._was_begun:
+            if self._prepare is not None:
+                self._prepare()
+                self._prepare = None
             deadline = monotonic() + self._begin_s
             self._dial(deadline, deadline)
 

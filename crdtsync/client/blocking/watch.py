@@ -47,9 +47,13 @@ class Watch:
         attach_s: float,
     ) -> None:
         self._state = state = self._begin(memory, prefix, after, overrides, connection.horizon)
-        self._stream = Stream(connection, state.standing, state.request, state.take, attach_s)
+
+        def prepare() -> None:
+            if now is not None:
+                state.begin_after(now())
+
+        self._stream = Stream(connection, state.standing, state.request, state.take, attach_s, prepare)
         self._timeout_s = limit_s(timeout, _FOREVER)
-        self._now = now
         at_once(self.attach)
 
     def _begin(
@@ -84,7 +88,7 @@ class Watch:
             if event is not None:
                 return event
             try:
-                if not self._receive(deadline):
+                if not self._stream.receive(deadline):
                     raise self._state.nothing_came() if self._stream.is_up else self._state.nobody_there()
             except CrdtSyncError:
                 if not self._stream.is_closed:
@@ -96,9 +100,6 @@ class Watch:
 
         :raises DaemonUnavailable: no daemon answers; the message says what to do.
         """
-        if self._now is not None:
-            self._state.begin_after(self._now())
-            self._now = None
         self._stream.begin()
 
     def close(self) -> None:
@@ -120,14 +121,9 @@ class Watch:
     def _take_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         """Take what comes until that is so, or it is closed; False: the time is over."""
         while not (is_done() or self._stream.is_closed):
-            if not self._receive(deadline):
+            if not self._stream.receive(deadline):
                 return False
         return True
-
-    def _receive(self, deadline: float) -> bool:
-        if self._now is not None:
-            self.attach()
-        return self._stream.receive(deadline)
 
     def _say(self, frame: bytes, within_s: float) -> None:
         """Send it, unless the connection is broken."""

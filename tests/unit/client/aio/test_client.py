@@ -235,6 +235,15 @@ async def test_a_watch_ends_when_it_or_the_client_is_closed(connect, daemon):
         assert await asyncio.wait_for(task, 60) == []
 
 
+@pytest.mark.parametrize("snapshot", [True, False])
+async def test_a_watch_that_is_to_begin_keeps_its_time_at_a_daemon_that_hangs(daemon, snapshot):
+    daemon.play(lambda peer: peer.wait_for_end())
+    client = AsyncClient(daemon.path, agent="me", timeout=1)
+    with pytest.raises(Timeout, match="no daemon was there in time"):
+        await client.watch(snapshot=snapshot).next(timeout=0.05)
+    await client.close()
+
+
 async def test_a_slow_consumer_holds_the_daemon_up_rather_than_filling_memory(connect, daemon):
     sent = []
 

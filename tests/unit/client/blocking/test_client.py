@@ -370,13 +370,13 @@ def test_a_resolver_that_a_loop_was_left_with_is_gone_at_once(connect, daemon):
 def test_one_limit_holds_for_a_resolver_until_it_stands(connect, daemon, monkeypatch):
     deadlines = []
 
-    def receive(_watch, deadline):
+    def receive(_stream, deadline):
         deadlines.append(deadline)
         return False
 
     client = connect(daemon.idle)
     monkeypatch.setattr("crdtsync.client.blocking.stream.Stream._dial", lambda _, *given: deadlines.extend(given))
-    monkeypatch.setattr("crdtsync.client.blocking.watch.Watch._receive", receive)
+    monkeypatch.setattr("crdtsync.client.blocking.stream.Stream.receive", receive)
     with pytest.raises(Timeout, match="did not take the resolver in time"):
         client.resolver("k", sorted)
     attached, _, confirmed = deadlines
