@@ -153,7 +153,7 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     told = bring(daemon, tmp_path, "langgraph-sqlite", "kept.sqlite", "--prefix", "again")
     assert told == "2 created, 0 unchanged, 1 left out\n"
     (tmp_path / "other").write_text("no database" * 1000)
-    assert "is no database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
+    assert "as a database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
     (tmp_path / "empty").touch()
     assert "no such table" in bring(daemon, tmp_path, "langgraph-sqlite", "empty", "--dry-run")
     assert (tmp_path / "empty").stat().st_size == 0, "it is only read"

@@ -13,7 +13,7 @@ import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from crdtsync.adapters.langgraph.checkpoints import CHECKPOINTS, VALUES, Layout, config_of, place_of
-from crdtsync.errors import CrdtSyncError, InvalidRequest, InvalidValue, TooLarge
+from crdtsync.errors import InvalidRequest, TooLarge
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from crdtsync.client import Client
 
 log = logging.getLogger(__name__)
+
+_OF_ONE = (
+    ArithmeticError, AttributeError, LookupError, NotImplementedError, RecursionError, TypeError, ValueError,
+    InvalidRequest, TooLarge,
+)  # fmt: skip
+"""What it comes to that a checkpoint is none, or cannot be stored. All else is about the source or the daemon."""
 
 
 def bring_over(
@@ -41,7 +47,7 @@ def bring_over(
     half-way can be repeated. None: it cannot be read or stored, and was left out, with a warning in the log. With
     ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists 10,000 without it. ``redact``
     is a rule for texts, as a checkpointer takes it. ``configs`` names checkpoints one by one, in place of the list of
-    ``source``, which ends with an error at the first one that cannot be read.
+    ``source``, which ends with an error at the first one that cannot be read; what is there no more is passed over.
 
     Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
     of a checkpointer with a serializer of its own are made by that.
@@ -67,11 +73,10 @@ def bring_over(
         is_new = None
         try:
             found = source.get_tuple(each) if isinstance(each, dict) else each
-            if found is not None:  # else somebody has removed it just now
-                is_new = bring(found)
-        except Exception as error:
-            if isinstance(error, CrdtSyncError) and not isinstance(error, InvalidRequest | InvalidValue | TooLarge):
-                raise  # it is not about this checkpoint
+            if found is None:
+                continue
+            is_new = bring(found)
+        except _OF_ONE as error:
             config = each if isinstance(each, dict) else each.config
             log.warning("the checkpoint %s was left out: %r", config["configurable"], error)
         yield is_new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
@@ -801,6 +802,17 @@ def test_what_is_no_checkpoint_is_not_brought_over(
     assert brought == [True, None, None, None, None, None, True]
     assert caplog.text.count("was left out") == 5
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
+
+
+def test_a_source_that_fails_is_no_bad_checkpoint(state: Client) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        configs = [put(source, thread(name), {"a": name}) for name in ("removed", "kept")]
+        source.delete_thread("removed")
+        assert [*bring_over(source, state, configs=configs, dry_run=True)] == [True]
+        source.conn.set_progress_handler(lambda: 1, 1)
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            next(bring_over(source, state, configs=configs))
+        source.conn.set_progress_handler(None, 0)
 
 
 def test_a_rule_is_applied_to_what_is_brought_over(saver: CrdtSaver, state: Client) -> None:

@@ -137,12 +137,13 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)) as database:
             source = SqliteSaver(database)
             source.is_setup = True  # else it makes its tables where it finds none
+            database.execute("BEGIN")  # what its program removes meanwhile stays there for this command
             names = ("thread_id", "checkpoint_ns", "checkpoint_id")
             rows = database.execute(f"SELECT {', '.join(names)} FROM checkpoints ORDER BY checkpoint_id DESC")
             configs = [{"configurable": dict(zip(names, row, strict=True))} for row in rows]
             _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=configs)
     except sqlite3.DatabaseError as error:
-        raise refused_value(f"{file} is no database of LangGraph's SqliteSaver: {error}") from None
+        raise refused_value(f"cannot read {file} as a database of LangGraph's SqliteSaver: {error}") from None
 
 
 @import_from.command("langgraph-redis")
