@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime, timedelta
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import get_checkpoint_id
@@ -361,7 +360,7 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         if isinstance(thread_ids, str):
             message = f"thread_ids is the string {thread_ids!r}: give a list of threads"
             raise TypeError(message)
-        if type(older_than) not in (NoneType, timedelta) or (older_than or timedelta(0)) < timedelta(0):
+        if not issubclass(type(older_than), timedelta | None) or (older_than or timedelta(0)) < timedelta(0):
             message = f"older_than is {older_than!r}: give a timedelta that is not negative, such as timedelta(days=30)"
             raise ValueError(message)
         since = None if older_than is None else datetime.now(UTC) - older_than
