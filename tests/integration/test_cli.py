@@ -650,10 +650,10 @@ def test_an_import_that_is_killed_is_whole_after_it_was_repeated(crdtsync: Shell
     record = {"key": "log", "kind": "log", "value": elements}
     (crdtsync.directory / "data").write_text(json.dumps(record) + "\n")
     client = daemon.client()
-    with crdtsync.start("import", "data") as running:
+    with crdtsync.start("--agent", "importer", "import", "data") as running:
         wait_until(lambda: len(client.log("log", limit=1000)) == 1000, what="some of it is there")
-        running.process.kill()
-        running.process.wait()
+        running.process.kill()  # perhaps a stand-in: the importer itself ends soon after it
+    wait_until(lambda: "importer" not in {agent["name"] for agent in daemon.status()["agents"]}, what="it is gone")
     crdtsync.ok("import", "data")
     assert client.get("log") == elements
     assert crdtsync.ok("import", "data") in ("1 skipped", "1 unchanged")
