@@ -108,7 +108,7 @@ def test_without_voters_it_says_what_to_do(daemon: Daemon):
 
 def test_whoever_holds_it_is_told_at_the_end_of_its_time_though_the_daemon_does_nothing(voters: Cluster):
     told = Event()
-    lease = voters[0].client("ann", timeout=600).claim("deploy", quorum=True, ttl=3, wait=60, on_lost=told.set)
+    lease = voters[0].client("ann", timeout=600).claim("deploy", quorum=True, ttl=6, wait=60, on_lost=told.set)
     lease.acquire()
     voters[0].freeze()
     try:
