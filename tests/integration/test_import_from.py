@@ -60,6 +60,7 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
         redis.xadd("stream", {"field": "value"}, id="1-1")
         redis.set("a\x01b", "a key that cannot be one here")
         redis.mset({"c/b": "slash", "c:b": "colon", "d/e:f": "either", "d:e/f": "either", "g/h": "alone"})
+        redis.mset(dict.fromkeys(("x/y/z", "x/y:z", "x:y/z"), "three"))
         redis.mset({f"many:{n}": n for n in range(1_200)})
 
         def run(*options: str) -> tuple[Any, str]:
@@ -68,10 +69,10 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
             return json.loads(done.out), done.err
 
         nothing = {"replaced": 0, "added": 0, "skipped": 0}
-        assert run("--dry-run")[0] == {"created": 1_212, "unchanged": 0, "left_out": 3, **nothing}
+        assert run("--dry-run")[0] == {"created": 1_213, "unchanged": 0, "left_out": 5, **nothing}
         assert state.keys("redis/") == []
         counts, told = run()
-        assert counts == {"created": 1_212, "unchanged": 0, "left_out": 3, **nothing}
+        assert counts == {"created": 1_213, "unchanged": 0, "left_out": 5, **nothing}
         assert "c/b was left out: redis/c/b is what c:b becomes" in told
         assert [state.get(f"redis/{key}") for key in ("c/b", "d/e/f", "g/h")] == ["colon", "either", "alone"]
         assert state.get("redis/user/17/name") == "Ada"
@@ -90,7 +91,11 @@ def test_the_keys_of_a_redis_server(url: str, daemon: Daemon, tmp_path: Path) ->
         assert state.log("redis/stream") == [{"id": "1-1", "fields": {"field": "value"}}]
         state.delete("redis/many/7")  # as if it had been ended half-way
         redis.set("many:8", "changed")
-        assert run()[0] == {**nothing, "created": 1, "unchanged": 1_210, "skipped": 1, "left_out": 3}
+        assert run()[0] == {**nothing, "created": 1, "unchanged": 1_211, "skipped": 1, "left_out": 5}
+        alone = {**nothing, "created": 1, "unchanged": 0}
+        assert run("--match", "c/*", "--prefix", "one/")[0] == alone, "this run does not bring c:b"
+        assert run("--match", "[^d]/\\b", "--prefix", "two/")[0] == alone
+        assert run("--match", "c[:/]?", "--prefix", "three/")[0] == {**alone, "left_out": 1}
         assert run("--on-conflict", "set", "--match", "many:*")[0]["replaced"] == 1
         assert (state.get("redis/many/7"), state.get("redis/many/8")) == (7, "changed")
 

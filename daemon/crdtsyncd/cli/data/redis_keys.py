@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from importlib import import_module
+from itertools import islice, product, takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,6 +18,8 @@ from crdtsyncd.cli.data.ndjson import Line
 from crdtsyncd.cli.errors import refused_value
 from crdtsyncd.cli.show import output
 
+from crdtsync.wire.limits import KEY_BYTES_MAX
+
 if TYPE_CHECKING:
     from crdtsyncd.cli.data.json_values import Value
 
@@ -23,6 +28,7 @@ Client = Any
 
 TIMEOUT_S = 30.0
 SCANNED_AT_ONCE = 500
+NAMES_BEFORE_MAX = 64  # that may have taken a name's key and are asked for: all, where it has six dividers or fewer
 PAGE = 1000  # elements of a list or stream that are fetched at once
 REGISTER_BYTES_MAX = 1_000_000  # a longer string becomes a blob
 BLOB_PART_BYTES = 256 * 1024
@@ -47,10 +53,10 @@ class RedisKeys:
     def __init__(self, url: str, match: str, prefix: str, separator: str, *, parse_json: bool) -> None:
         self._shown_url = without_password(url)
         self._match = match
+        self._pattern = _as_fnmatch(match.encode())
         self._prefix = prefix
         self._separator = separator
         self._parse_json = parse_json
-        self._taken: dict[str, bytes] = {}  # by names that have a slash of their own
         self.left_out = 0
         with self._asking():
             options = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), TIMEOUT_S)
@@ -120,15 +126,17 @@ class RedisKeys:
         return None
 
     def _other(self, key: str, name: bytes) -> bytes | None:
-        """The name whose key this one would take: ``a/b`` would take that of ``a:b``."""
+        """The name whose key this one would take: ``a/b`` would take that of ``a:b``, and ``a/b:c`` of ``a:b/c``."""
         separator = self._separator.encode()
-        if b"/" not in name or separator == b"/":
+        if b"/" not in name or separator in (b"", b"/") or len(key) > KEY_BYTES_MAX:
             return None
-        plain = name.replace(b"/", separator)
-        if self._redis.exists(plain):
-            return plain
-        taken = self._taken.setdefault(key, name)
-        return None if taken == name else taken
+        *parts, last = name.replace(separator, b"/").split(b"/")
+        choices = product(*([part + separator, part + b"/"] for part in parts), [last])
+        before = takewhile(lambda other: other != name, map(b"".join, islice(choices, NAMES_BEFORE_MAX)))
+        asked = [other for other in before if fnmatchcase(other, self._pattern)]
+        if not asked or not self._redis.exists(*asked):
+            return None
+        return next((other for other in asked if self._redis.exists(other)), None)
 
     def _string(self, key: str, data: bytes | None, ttl_ms: int) -> Iterator[dict[str, Value]]:
         options: dict[str, Value] = {} if ttl_ms <= 0 else {"ttl": ttl_ms / 1000}
@@ -163,6 +171,11 @@ def value(data: bytes) -> str | bytes:
 def shown(name: bytes) -> str:
     """The name of a key for a person."""
     return name.decode("utf-8", "backslashreplace")
+
+
+def _as_fnmatch(pattern: bytes) -> bytes:
+    """A pattern of Redis as Python has them: ``[!a]`` for ``[^a]``, ``[*]`` for ``\\*``."""
+    return re.sub(rb"\\(.)|\[\^", lambda found: b"[%b]" % found[1] if found[1] else b"[!", pattern)
 
 
 def _package() -> Any:  # Any: mypy does not see what is imported by name
