@@ -187,13 +187,15 @@ def run_to_end(
         return subprocess.CompletedProcess(process.args, status, stdout.read(), stderr.read())
 
 
-_STAND_IN = """
+STAND_IN = """
 import json, os, signal, socket, sys
 address, imports, program, *arguments = sys.argv[1:]
 asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 asking.connect(chr(0) + address)
 status, theirs = os.pipe()
 order = {"program": program, "arguments": arguments, "imports": imports.split(), "directory": os.getcwd()}
+handed_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+signal.pthread_sigmask(signal.SIG_BLOCK, handed_on)  # until it is known to whom
 socket.send_fds(asking, [json.dumps(order | {"environment": dict(os.environ)}).encode()], [0, 1, 2, theirs])
 os.close(theirs)
 for stream in (0, 1, 2):
@@ -201,8 +203,9 @@ for stream in (0, 1, 2):
 pid = int.from_bytes(os.read(status, 4), "big")
 if not pid:
     sys.exit("the process that forks is gone")
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+for number in handed_on:
     signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, handed_on)
 ended = int.from_bytes(os.read(status, 4), "big")
 if os.WIFSIGNALED(ended):
     signal.signal(os.WTERMSIG(ended), signal.SIG_DFL)
@@ -217,7 +220,7 @@ def stand_in(program: str, cold: Sequence[str], *imports: str) -> list[str]:
     warm = warm_start(os.environ)
     if warm is None:
         return list(cold)
-    return [sys.executable, "-I", "-S", "-c", _STAND_IN, warm.address, " ".join(imports), program]
+    return [sys.executable, "-I", "-S", "-c", STAND_IN, warm.address, " ".join(imports), program]
 
 
 def _heeded(environment: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.harness import wait_until
-from tests.harness.warm import stand_in
+from tests.harness.warm import REQUEST_BYTES_MAX, STAND_IN, stand_in
 
 pytestmark = [
     pytest.mark.integration,
@@ -46,3 +48,24 @@ def test_an_import_that_fails_ends_nobody_but_who_asked_for_it() -> None:
         command = stand_in(program, [sys.executable, "-c", program], name)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, name in done.stdout + done.stderr) == (status, True)
+
+
+def test_a_stand_in_hands_on_what_it_is_told_before_it_knows_to_whom() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(f"\0crdtsync-asked-{os.getpid()}")
+        listening.listen()
+        command = [sys.executable, "-I", "-S", "-c", STAND_IN, listening.getsockname()[1:].decode(), "", "sleeper"]
+        with subprocess.Popen(command) as asking, listening.accept()[0] as asked:
+            _, (*streams, status), _, _ = socket.recv_fds(asked, REQUEST_BYTES_MAX, 4)
+            asking.terminate()
+            with subprocess.Popen(["sleep", "600"]) as sleeper:
+                try:
+                    os.write(status, sleeper.pid.to_bytes(4, "big"))
+                    assert sleeper.wait(60) == -signal.SIGTERM
+                    os.write(status, int(signal.SIGTERM).to_bytes(4, "big"))
+                    assert asking.wait() == -signal.SIGTERM
+                finally:
+                    sleeper.kill()
+                    asking.kill()
+                    for each in (*streams, status):
+                        os.close(each)
