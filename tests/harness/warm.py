@@ -34,6 +34,10 @@ START_TIMEOUT_S = 60.0
 _HEEDED_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_")
 
 
+# What a terminal or a person sends: ignored by who is started by somebody that ignores it, under ``nohup`` maybe.
+_SENT = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
 class WarmProcess:
     """One forked process, as far as a :class:`subprocess.Popen` is needed of it."""
 
@@ -118,6 +122,7 @@ class WarmStart:
             "arguments": list(arguments),
             "environment": dict(environment),
             "directory": os.fspath(directory or Path.cwd()),
+            "ignored": [number for number in _SENT if signal.getsignal(number) is signal.SIG_IGN],
         }
         status, their_status = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
@@ -195,6 +200,7 @@ asking.connect(chr(0) + address)
 status, theirs = os.pipe()
 order = {"program": program, "arguments": arguments, "imports": imports.split(), "directory": os.getcwd()}
 handed_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+order["ignored"] = [number for number in handed_on if signal.getsignal(number) is signal.SIG_IGN]
 signal.pthread_sigmask(signal.SIG_BLOCK, handed_on)  # until it is known to whom
 socket.send_fds(asking, [json.dumps(order | {"environment": dict(os.environ)}).encode()], [0, 1, 2, theirs])
 os.close(theirs)
@@ -281,6 +287,9 @@ def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    for number in _SENT:
+        handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in order["ignored"] else handler)
     os.chdir(order["directory"])
     os.environ.clear()
     os.environ.update(order["environment"])

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.harness import wait_until
-from tests.harness.warm import REQUEST_BYTES_MAX, STAND_IN, stand_in
+from tests.harness.warm import REQUEST_BYTES_MAX, STAND_IN, run_to_end, stand_in, warm_start
 
 pytestmark = [
     pytest.mark.integration,
@@ -69,3 +69,19 @@ def test_a_stand_in_hands_on_what_it_is_told_before_it_knows_to_whom() -> None:
                     asking.kill()
                     for each in (*streams, status):
                         os.close(each)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_is_forked_ignores_what_its_test_ignores_and_nothing_else(number: signal.Signals) -> None:
+    warm_start(os.environ)
+    program = f"import signal; print(repr(signal.getsignal({number:d})))"
+    cold = [sys.executable, "-c", program]
+    before = signal.getsignal(number)
+    try:
+        for handler in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(number, handler)
+            started = subprocess.check_output(cold)
+            assert subprocess.check_output(stand_in(program, cold)) == started
+            assert run_to_end(program, cold, [], environment=dict(os.environ), timeout_s=60).stdout == started
+    finally:
+        signal.signal(number, before)
