@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from threading import Event
@@ -15,9 +14,9 @@ from crdtsync import AsyncClient
 from crdtsync.client import AsyncEditor, Editor
 from crdtsync.errors import DaemonUnavailable, InvalidRequest, KindMismatch, Timeout
 from tests.harness import Daemon
+from tests.harness.workers import in_a_child
 
 WAIT_S = 60.0
-CHILD_S = 10
 USES: dict[str, Callable[[Any], Any]] = {
     "append": lambda editor: editor.append("x"),
     "changes": lambda editor: editor.changes,
@@ -37,20 +36,6 @@ USES: dict[str, Callable[[Any], Any]] = {
     "unsent": lambda editor: editor.unsent,
 }
 CLOSED_USES = ("append", "delete", "discard", "flush", "insert", "read", "replace", "send", "set")
-
-
-def in_a_child(check: Callable[[], None]) -> int:
-    """The exit status of a child that does this, and 0 at its end; it is killed when that takes too long."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(CHILD_S)
-            check()
-        except BaseException:  # noqa: BLE001  # no part of the test's own end may run here
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def refused(editor: object) -> list[str]:
@@ -79,7 +64,7 @@ def test_a_forked_child_is_refused_at_once_whatever_locks_were_held(daemon: Daem
             client.close()
 
         with notes._state.lock:  # as another thread of the parent may hold it
-            assert in_a_child(use) == 0
+            in_a_child(use)
         assert notes.read() == "unread"
         notes.append(" and on")
         assert other.get("notes", after=notes.flush()) == "unread and on"
@@ -95,7 +80,7 @@ async def test_a_forked_child_under_asyncio(daemon: Daemon) -> None:
                 notes.close().send(None)
 
         with notes._state.lock:
-            assert in_a_child(use) == 0
+            in_a_child(use)
         await notes.flush()
         assert await client.get("notes") == "parent"
 
