@@ -137,8 +137,9 @@ def ls(settings: Settings, where: bool) -> None:
         now = fleet.followed(client) if where else set()
         found = Sessions(client).ls()
     rows = [{**saved_fields(saved), **({"now": saved.id in now} if where else {})} for saved in found]
-    nothing = "no saved sessions: crdtsync session save --latest saves one"
-    show_rows(settings, (*COLUMNS, *(WHERE if where else TITLE)), rows, nothing)
+    show_rows(settings, (*COLUMNS, *(WHERE if where else TITLE)), rows)
+    if not rows and not settings.json:
+        output.warning("no saved sessions: crdtsync session save --latest saves one")
 
 
 @session.command("show")
