@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Cluster, Daemon
+from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.cluster import healed
 from tests.harness.frameworks import FRAMEWORKS, ROOT, environment, passes, program_of_the_page, python_with, run_with
-from tests.harness.shell import Running, Shell
+from tests.harness.proxy import Network
+from tests.harness.shell import PROGRAM, Running, Shell
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -159,6 +160,21 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     assert (tmp_path / "empty").stat().st_size == 0, "it is only read"
 
 
+def test_what_a_program_prunes_meanwhile_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
+    run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
+    its_environment = shell(daemon.run / "d", tmp_path).environment
+    command = [*PROGRAM, "import-from", "langgraph-sqlite", "kept.sqlite"]
+    with closing(Network()) as network:
+        door = network.proxy(str(daemon.socket), str(daemon.run / "d"))
+        door.cut()
+        with Running(command, its_environment, tmp_path) as running:
+            wait_until(lambda: door.waiting == 1)
+            with closing(sqlite3.connect(tmp_path / "kept.sqlite")) as kept, kept:
+                kept.execute("DELETE FROM checkpoints")
+            door.heal()
+            assert running.line() == "3 created, 0 unchanged\n"
+
+
 def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
     with a_redis_server(tmp_path) as address:
         assert "no checkpoints of LangGraph's RedisSaver can be read" in bring(
@@ -187,10 +203,17 @@ def is_brought_over(daemon: Daemon, folder: Path, what: str, place: str) -> None
 
 
 def bring(daemon: Daemon, folder: Path, *arguments: str) -> str:
-    """What ``crdtsync import-from`` says, with LangGraph's packages."""
-    packages = next((python_with(NAME).parents[1] / "lib").glob("python*/site-packages"))
-    done = Shell(daemon.socket, folder)("import-from", *arguments, PYTHONPATH=f"{ROOT}:{packages}")
+    """What ``crdtsync import-from`` says."""
+    done = shell(daemon.socket, folder)("import-from", *arguments)
     return done.out or done.err
+
+
+def shell(socket: Path, folder: Path) -> Shell:
+    """One with LangGraph's packages."""
+    packages = next((python_with(NAME).parents[1] / "lib").glob("python*/site-packages"))
+    made = Shell(socket, folder)
+    made.environment["PYTHONPATH"] = f"{ROOT}:{packages}"
+    return made
 
 
 def test_the_benchmark_measures_all_savers() -> None:
