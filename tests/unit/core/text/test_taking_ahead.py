@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from crdtsync.causality import Dot
 from crdtsync.client.text.replica import Replica
 from crdtsync.core.crdt.causal_gate import CausalGate
 from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.text.document import Document
+from crdtsync.core.text.taking_ahead import Ahead
 from crdtsync.errors import InvalidValue
 from crdtsync.wire.tokens import decode_dot
 from fuzz.yjs_steps import Item, update_of
@@ -116,6 +118,31 @@ def test_copies_that_came_too_late_are_not_used(apart: Fleet) -> None:
     now = texts_of(a)
     a.restart()
     assert texts_of(a) == now
+
+
+def test_copies_hold_until_a_document_that_was_looked_for_is_edited_comes_or_goes(node: Host) -> None:
+    editor = Editor(node)
+    editor.append("begin end")
+    assert editor.replica.document is not None
+    documents, dot = node.replica.documents, decode_dot(editor.replica.document)
+    node.turn()
+
+    def looked_at(document: Dot) -> Ahead:
+        stage = Ahead(documents)
+        stage.exists(document)
+        assert stage.is_valid
+        return stage
+
+    stage = looked_at(dot)
+    editor.append(" more")
+    assert not stage.is_valid
+    stage = looked_at(dot)
+    documents.drop(dot)
+    assert not stage.is_valid
+    absent = dot._replace(seq=dot.seq + 1)
+    stage = looked_at(absent)
+    documents.apply(absent, first_edit("new"))
+    assert not stage.is_valid
 
 
 @pytest.mark.parametrize("turns", [20, 30, 38, 41])
