@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from itertools import permutations, product
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def test_each_policy_after_a_partition(pair: Cluster) -> None:
     for policy, watched in watches.items():
         here.set(policy, 9)
         assert next(watched).event == "snapshot"
+        sleep(0.002)  # of two values of one millisecond, written apart, a writer's id says which is the newer
         there.set(policy, 1)
         assert next(watched).value == 1
         assert there.get(policy) == 1
