@@ -10,7 +10,7 @@ import selectors
 import socket
 import sys
 
-from crdtsync.client.protocol.frames import EVENTS, FrameReader, encode_hello, encode_request
+from crdtsync.client.protocol.frames import EVENTS, MessageReader, encode_hello, encode_request
 
 _RECEIVE_BYTES = 1 << 18
 
@@ -21,7 +21,7 @@ def _attach(path: str, prefix: str, how: str) -> socket.socket:
     connection.connect(path)
     arguments: dict[str, object] = {"prefix": prefix, **({"states": True} if how == "states" else {})}
     connection.sendall(encode_hello(os.urandom(16), "reader", "default") + encode_request(2, "watch", arguments))
-    frames = FrameReader()
+    frames = MessageReader()
     while how != "idle":
         for _, status, content in frames.feed(connection.recv(_RECEIVE_BYTES)):
             for event in content if status == EVENTS else ():

@@ -40,9 +40,9 @@ from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.peer.joining import Admitted, Challenge, Join, NotAdmitted, decode_join_message, encode_join_message
 from crdtsync.wire.peer.messages import decode_message
 from crdtsync.wire.peer.snapshot import (
+    DocumentPiece,
     EntryFields,
     Header,
-    Piece,
     WriterRow,
     decode_part,
     encode_entries,
@@ -130,7 +130,7 @@ def _snapshot_parts(rng: random.Random) -> list[bytes]:
         encode_header(Header(node, 5, 7, 2, 3, 1)),
         encode_writers([WriterRow(Writer(5), 6, bytes(16), (node, "name")), WriterRow(Writer(6), 6, bytes(16), None)]),
         encode_entries(entries),
-        encode_pieces([Piece(_dot(rng), 10, b"0123456789"), Piece(_dot(rng), 0, b"")]),
+        encode_pieces([DocumentPiece(_dot(rng), 10, b"0123456789"), DocumentPiece(_dot(rng), 0, b"")]),
     ]
 
 

@@ -23,7 +23,7 @@ from crdtsync.core.interface import AgentFrame, Event, PeerFrame
 from crdtsync.core.replay import take_back
 from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, SLICE_BYTES, CannotHeal, Healing, heal, slices
 from crdtsync.core.storage.rows import moved_name, new_names_name
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
@@ -80,7 +80,7 @@ class ForkHealing:
         self._rests_until_s = 0.0
         self.is_put_off = False
 
-    def begin(self) -> Batch | None:
+    def begin(self) -> WriteBatch | None:
         """What this turn commits, and nothing else, to heal a fork; None: it is a turn as others."""
         node = self._node
         if self.is_finishing:
@@ -136,7 +136,7 @@ class ForkHealing:
         """From when on the next fork may be healed."""
         return self._rests_until_s
 
-    def rewind(self) -> Batch | None:
+    def rewind(self) -> WriteBatch | None:
         """What takes a branch back, and keeps what is to come instead; None: nothing can be healed now.
 
         To be called when all that memory holds is on disk.
@@ -188,8 +188,8 @@ class ForkHealing:
         self._committing = None
         self._left = [place for place in self._kept if self._node.storage.meta(moved_name(*place)) is not None]
 
-    def _batch(self, replica: Replica, healing: Healing, parts: list[list[bytes]], incarnation: bytes) -> Batch:
-        batch = Batch()
+    def _batch(self, replica: Replica, healing: Healing, parts: list[list[bytes]], incarnation: bytes) -> WriteBatch:
+        batch = WriteBatch()
         batch.rewinds.append(healing.rewind)
         batch.heads += healing.heads
         if replica.writer in healing.names:

@@ -11,7 +11,7 @@ from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership
 from crdtsync.core.cluster.node_alarms import LetIn, Misled
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.peer.joining import Join
 
 
@@ -174,7 +174,7 @@ Event = (
 class Ready(NamedTuple):
     """What the caller must do, field by field from top to bottom; :mod:`crdtsync.core` says why in this order."""
 
-    persist: Batch
+    persist: WriteBatch
     """Rows, to be made durable in one commit before anything below is done. Empty after a turn that only read."""
 
     sends: list[tuple[int, bytes]]

@@ -57,7 +57,7 @@ from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.replay import take_back
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
@@ -263,7 +263,7 @@ class Node(NodeParts):
 
         Of what an ``agent`` may not see nothing is in it.
         """
-        if agent is not None and not self.guard.sees_everything(agent):
+        if agent is not None and not self.authorizer.sees_everything(agent):
             return limited_status(self, agent, build_status(self, self.counts, self.usages))
         return build_status(self, self.counts, self.usages, reserved)
 
@@ -446,7 +446,7 @@ class Node(NodeParts):
         A bug. What it left half done is dropped, with all that was not yet committed.
         """
         dispatcher, sync = self.dispatcher, self.sync
-        ready = Ready(Batch(), [], dispatcher.replies, [], dispatcher.closes)
+        ready = Ready(WriteBatch(), [], dispatcher.replies, [], dispatcher.closes)
         dispatcher.replies, dispatcher.closes, sync.outbox.sends, sync.outbox.closes = [], [], [], []
         if isinstance(event, AgentFrame):
             ready.replies.append(Reply(event.conn, 0, b""))
@@ -470,7 +470,7 @@ class Node(NodeParts):
         replica = self.replicas[name]
         replica.read_anew(next(row for row in self.storage.spaces() if row.name == name))
         self._read(replica)
-        return self._begin_anew(Ready(Batch(), [], [], [], []), refusal)
+        return self._begin_anew(Ready(WriteBatch(), [], [], [], []), refusal)
 
     def _begin_anew(self, ready: Ready, refusal: CrdtSyncError) -> Ready:
         """Start over what was built on what memory held before."""
@@ -492,7 +492,7 @@ class Node(NodeParts):
         self.resolvers.reload()
         self.cluster.reload()
         self.dispatcher.access_changes.reload()
-        return Ready(Batch(), [], [*replies, *self.take_replies()], closes, ready.agent_closes)
+        return Ready(WriteBatch(), [], [*replies, *self.take_replies()], closes, ready.agent_closes)
 
     def deadline_s(self) -> float | None:
         """Until when (on the monotonic clock) the caller may wait before it steps a :class:`Tick`; None: for ever.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.access.authorizer import Guard
+from crdtsync.core.access.authorizer import Authorizer
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.access.requests import AccessRequests
 from crdtsync.core.agents.cluster_requests import ClusterRequests
@@ -88,11 +88,13 @@ class NodeParts(NodeContext):
         self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)
-        self.guard = Guard(self, self.cluster, self.fleet, limits)
-        self.dispatcher = Dispatcher(self, self.cluster, self.spaces, self.fleet, self.sync, self.guard, self.resolvers)
+        self.authorizer = Authorizer(self, self.cluster, self.fleet, limits)
+        self.dispatcher = Dispatcher(
+            self, self.cluster, self.spaces, self.fleet, self.sync, self.authorizer, self.resolvers
+        )
         self.cluster_requests = ClusterRequests(self.fleet, self.data)
         self.access_requests = AccessRequests(
-            self, self.cluster, self.spaces, self.sync, self.guard, self.dispatcher.agents
+            self, self.cluster, self.spaces, self.sync, self.authorizer, self.dispatcher.agents
         )
         self.dispatcher.add_requests(self.cluster_requests.requests)
         self.dispatcher.add_requests(self.access_requests.requests)

@@ -45,7 +45,7 @@ class Hits(TypedDict):
     hits: list[dict[str, Any]]
 
 
-class Keys(TypedDict):
+class KeyList(TypedDict):
     """A list of keys."""
 
     keys: list[str]

@@ -14,7 +14,7 @@ from typing import Any, Self, TypedDict
 from uuid import NAMESPACE_URL, uuid5
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.agent import NOTE, Agent, Head
+from crdtsync.sessions.agents.agent import NOTE, CodingAgent, Head
 from crdtsync.sessions.agents.places import AGENTS, agent_named
 from crdtsync.sessions.conversation import choose
 from crdtsync.sessions.conversation.record import CONTEXT, Conversation, Item, Text, Thinking, settled
@@ -187,7 +187,7 @@ def _unsealed(found: Conversation, mapped: PathMap) -> Conversation:
     return Conversation([*map(unsealed, found.items)], found.lost)
 
 
-def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Agent, note: str) -> Conversation:
+def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: CodingAgent, note: str) -> Conversation:
     from crdtsync.context import tokenizer  # noqa: PLC0415
     from crdtsync.sessions.conversation import fit  # noqa: PLC0415  # counting needs an extra
 
@@ -196,7 +196,7 @@ def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Agent,
     return fit.fitted(found, budget_tokens - taken, agent.counted_as, original)
 
 
-def _note(conversation: Conversation, saved: Saved, agent: Agent, cwd: str, tools: list[str]) -> str:
+def _note(conversation: Conversation, saved: Saved, agent: CodingAgent, cwd: str, tools: list[str]) -> str:
     """What the next model is told before the conversation: whose it was, how to read it (``tools`` were called in it),
     what is missing.
     """

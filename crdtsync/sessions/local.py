@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
-from crdtsync.sessions.agents.agent import Agent, Description, titled
+from crdtsync.sessions.agents.agent import CodingAgent, Description, titled
 from crdtsync.sessions.agents.places import FILE_BYTES_MAX, Local, agent_named, check_id
 from crdtsync.sessions.moving import files
 from crdtsync.sessions.moving.commit import commit_of
@@ -305,7 +305,7 @@ def _carry_out(moves: Mapping[str, Move]) -> None:
                 raise OSError(error.errno, f"{name} was not written: {error.strerror}", str(one.path)) from error
 
 
-def _beside(agent: Agent, main: Path, name: str) -> Path:
+def _beside(agent: CodingAgent, main: Path, name: str) -> Path:
     parts = Path(name).parts
     if Path(name).is_absolute() or ".." in parts or not parts:
         raise InvalidRequest(f"the session holds a file {name!r}, which would lie outside its folder: it is not loaded")

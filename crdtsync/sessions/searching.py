@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crdtsync.context.search.passages import Mark, Said
-from crdtsync.sessions.agents.agent import Agent
+from crdtsync.sessions.agents.agent import CodingAgent
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation.record import text_of
 from crdtsync.sessions.saved.header import HEADERS, LINES, MAIN, large_key
@@ -72,7 +72,7 @@ def said(
     return Said(texts, new, is_more=begun is not None)
 
 
-def _agent_of(header: object) -> Agent | None:
+def _agent_of(header: object) -> CodingAgent | None:
     return AGENTS.get(str(header.get("agent"))) if isinstance(header, dict) else None
 
 
@@ -83,7 +83,7 @@ def _is_large(element: Any) -> bool:
     return False
 
 
-def _texts(agent: Agent, pieces: Iterable[Piece], large: Mapping[bytes, Texts]) -> Iterator[tuple[str, str]]:
+def _texts(agent: CodingAgent, pieces: Iterable[Piece], large: Mapping[bytes, Texts]) -> Iterator[tuple[str, str]]:
     """What is said in the lines that are complete; a torn one is followed by another branch, in which it is whole."""
     line, end = b"", START
     for one in pieces:
@@ -95,7 +95,7 @@ def _texts(agent: Agent, pieces: Iterable[Piece], large: Mapping[bytes, Texts]) 
             line = b""
 
 
-def _texts_in(agent: Agent, line: bytes) -> Iterator[tuple[str, str]]:
+def _texts_in(agent: CodingAgent, line: bytes) -> Iterator[tuple[str, str]]:
     """What is said in a line; a sub-agent's, too, which the conversation of its file's agent leaves out."""
     items = agent.read([_ASIDE.sub(b'"isSidechain":false', line)]).items
     return ((text_of(item), item.time) for item in items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdtsync.client.text.replica import NO_CHANGE, Replica
+from crdtsync.client.text.replica import NO_CHANGE, TextReplica
 from tests.fleet.agent import Agent
 from tests.fleet.host import Host
 
@@ -15,7 +15,7 @@ class Editor:
     def __init__(self, machine: Host, key: str = "t", name: str = "agent") -> None:
         self.session: Agent = machine.agent(name)
         self.key = key
-        self.replica = Replica(None, None)
+        self.replica = TextReplica(None, None)
 
     def read(self) -> str:
         """Read the text as it is here now."""
@@ -24,11 +24,11 @@ class Editor:
             args |= {"document": self.replica.document, "state": self.replica.state()}
         reply = self.session.ask("text_read", **args)
         if reply is None:
-            self.replica = Replica(None, None)
+            self.replica = TextReplica(None, None)
         elif reply["document"] == self.replica.document:
             self.replica.apply(reply["update"])
         else:
-            self.replica = Replica(reply["document"], reply["update"])
+            self.replica = TextReplica(reply["document"], reply["update"])
         return self.replica.content
 
     def edit(self, start: int, end: int, text: str) -> Any:

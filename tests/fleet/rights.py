@@ -82,4 +82,4 @@ def begin(session: Agent, operation: str, **args: Any) -> int:
 
 
 def limit(machine: Host, **limits: int) -> None:
-    machine.node.guard.default_limits = Limits(**limits)
+    machine.node.authorizer.default_limits = Limits(**limits)

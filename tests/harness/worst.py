@@ -46,7 +46,7 @@ from crdtsync.wire.peer.probes import Probe, Probed
 from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.peer.values import SPOILT_ENTRIES_MAX, Intact, Spoilt
-from crdtsync.wire.peer.votes import ASK, VOTERS_MAX, Known, Vote, Voted
+from crdtsync.wire.peer.votes import ASK, VOTERS_MAX, KnownVoter, Vote, Voted
 from crdtsync.wire.requests import ARGUMENTS, REQUESTS, WRITE_ARGUMENTS
 
 SPACE = "default"
@@ -256,7 +256,7 @@ def _votes() -> Iterator[bytes]:
 
 def _voteds() -> Iterator[bytes]:
     """Answers to what nobody has asked."""
-    known = tuple(Known(name, os.urandom(16)) for name in names(VOTERS_MAX))
+    known = tuple(KnownVoter(name, os.urandom(16)) for name in names(VOTERS_MAX))
     for number in count(1):
         yield Voted(number, 1, SEQ_MAX, SEQ_MAX, "x" * 1000, os.urandom(16), known).encode()
 

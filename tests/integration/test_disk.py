@@ -19,7 +19,7 @@ import pytest
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core.storage.rows import ChangeRow, EntryRow
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
 from tests.harness.tracing import CannotTraceError, inject, stop
@@ -332,7 +332,7 @@ def test_what_the_journal_holds_is_read_on_a_full_disk_and_comes_into_the_tables
     (disk / "run").mkdir()
     store = Store(disk / "data", disk / "run")
     try:
-        made = Batch()
+        made = WriteBatch()
         made.spaces.append((1, "default", 0))
         store.commit(made)
         for number in range(1, 40):
@@ -358,8 +358,8 @@ def test_what_the_journal_holds_is_read_on_a_full_disk_and_comes_into_the_tables
     store.close()
 
 
-def one_write(number: int, value: bytes) -> Batch:
-    made = Batch()
+def one_write(number: int, value: bytes) -> WriteBatch:
+    made = WriteBatch()
     made.changes.append(ChangeRow(number, 1, 5, number, bytes(16), b"body", number))
     made.entries.append(EntryRow(number, 1, 5, number, 0, f"k{number}", None, 0, 1, "agent", value, bytes(16), None))
     return made

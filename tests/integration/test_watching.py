@@ -25,7 +25,7 @@ from benchmarks.gauges import rss_bytes
 from crdtsync import AsyncClient, Client
 from crdtsync.causality import covers
 from crdtsync.client import Event
-from crdtsync.client.protocol.frames import FrameReader, encode_hello, encode_request
+from crdtsync.client.protocol.frames import MessageReader, encode_hello, encode_request
 from crdtsync.client.values.encoding import plain
 from crdtsync.errors import OutcomeUnknown
 from crdtsync.wire.tokens import decode_token
@@ -241,7 +241,7 @@ class Raw:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(str(daemon.socket))
         self.socket.settimeout(20)
-        self._frames = FrameReader()
+        self._frames = MessageReader()
         arguments: dict[str, object] = {"prefix": "w/", **({"states": True} if states else {})}
         hello = encode_hello(os.urandom(16), f"raw-{number}", "default")
         self.socket.sendall(hello + encode_request(2, "watch", arguments))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crdtsyncd.storage.database import Store
     from crdtsyncd.storage.journal.file import JournalState
 
-    from crdtsync.core.storage.write_batch import Batch
+    from crdtsync.core.storage.write_batch import WriteBatch
     from tests.simulator.hosts import Host
 
 WAL_NAME = f"{DATABASE_NAME}-wal"
@@ -52,7 +52,7 @@ class _Flushes:
         self._keep(*TABLES)
         self._settle(is_whole=is_whole)
 
-    def write(self, batch: Batch, era: bytes | None) -> None:
+    def write(self, batch: WriteBatch, era: bytes | None) -> None:
         if not self._is_full():
             self._keep(*TABLES)
         self._write(batch, era)

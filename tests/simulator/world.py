@@ -28,7 +28,7 @@ from crdtsync.core.node import Node
 from crdtsync.core.replica.snapshots.merge import merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage import long_values
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Codec
 from crdtsync.wire.codec import unpack
@@ -221,7 +221,7 @@ class World:
         host.running.step(event, self.now(host))
         self.observe(host, host.running.ledger.batch)
 
-    def observe(self, host: Host, batch: Batch) -> None:
+    def observe(self, host: Host, batch: WriteBatch) -> None:
         """Tell the oracle of every change that ``host`` has applied since it was asked last."""
         self._observe_jump(host, batch)
         rows = batch.changes[host.observed :]
@@ -242,7 +242,7 @@ class World:
             host.model.apply(known)
             host.applied.append(change_id)
 
-    def _observe_jump(self, host: Host, batch: Batch) -> None:
+    def _observe_jump(self, host: Host, batch: WriteBatch) -> None:
         """A snapshot has taken ``host`` to another vector at once: it ought to hold all changes up to that."""
         rows = [row for row in batch.heads[host.observed_heads :] if row.space == host.replica.id]
         host.observed_heads = len(batch.heads)

@@ -11,7 +11,7 @@ from crdtsync.client.aio.receive_buffer import Receiver
 from crdtsync.client.aio.stream import HELLO_TIMEOUT_S, first_of, time_limit
 from crdtsync.client.protocol.address import may_come
 from crdtsync.client.protocol.backoff import Backoff
-from crdtsync.client.protocol.frames import HELLO_ID, FrameReader, encode_hello
+from crdtsync.client.protocol.frames import HELLO_ID, MessageReader, encode_hello
 from crdtsync.client.protocol.in_flight import (
     AHEAD_MAX,
     WAIT_GRACE_S,
@@ -34,13 +34,13 @@ _TIMER_STEP_S = 0.005
 """Deadlines are checked no more often than this."""
 
 
-class Link(Receiver):
+class DaemonSocket(Receiver):
     """One socket, from its connection to its end."""
 
     def __init__(self, owner: AsyncConnection) -> None:
         super().__init__()
         self._owner = owner
-        self._frames = FrameReader()
+        self._frames = MessageReader()
         self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
         self.writable = asyncio.Event()
@@ -114,7 +114,7 @@ class AsyncConnection:
         self._client = os.urandom(16)
         self._table = InFlight(self.horizon)
         self._backoff = Backoff()
-        self._link: Link | None = None
+        self._link: DaemonSocket | None = None
         self._outgoing: list[bytes] = []
         self._was_single = False  # what was sent together last was one request
         self._was_attached = False
@@ -285,7 +285,7 @@ class AsyncConnection:
         finally:
             self._tell_room()
 
-    def end(self, link: Link, error: CrdtSyncError | None) -> None:
+    def end(self, link: DaemonSocket, error: CrdtSyncError | None) -> None:
         """A link has ended; with ``error`` all that is in flight fails for it, unless the daemon only goes away."""
         if link is not self._link:
             return
@@ -336,8 +336,8 @@ class AsyncConnection:
         link.transport.writelines(list(self._table.replay()))
         self._wake(failed)
 
-    async def _connect(self, path: str) -> Link:
-        transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(self), path)
+    async def _connect(self, path: str) -> DaemonSocket:
+        transport, link = await asyncio.get_running_loop().create_unix_connection(lambda: DaemonSocket(self), path)
         try:
             transport.write(encode_hello(self._client, self.agent, self.space, self.key, points=True))
             await link.answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crdtsync.client.aio.receive_buffer import RECEIVE_BYTES, open_stream
 from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
-from crdtsync.client.protocol.frames import ERROR, FrameReader, encode_hello
+from crdtsync.client.protocol.frames import ERROR, MessageReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class AsyncChannel:
     """A connected unix socket, and the reader of its frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.frames = FrameReader()
+        self.frames = MessageReader()
         self._reader = reader
         self._writer = writer
 

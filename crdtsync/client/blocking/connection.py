@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from crdtsync.client.blocking.stream import Channel, dial_when_up
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
-from crdtsync.client.protocol.frames import FrameReader, encode_hello
+from crdtsync.client.protocol.frames import MessageReader, encode_hello
 from crdtsync.client.protocol.in_flight import (
     AHEAD_MAX,
     WAIT_GRACE_S,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crdtsync.client.blocking.mirror import Mirror
 
 
-class _Torn(FrameReader):
+class _Torn(MessageReader):
     """In place of the reader of a connection of which something was lost: whoever reads on is told that it ended."""
 
     def feed(self, _data: bytes | memoryview) -> NoReturn:
@@ -81,7 +81,7 @@ class Connection:
         self._followers: dict[int, Pending] = {}
         self._ahead: list[Pending] = []  # were begun, and may not be done
         self._channel: Channel | None = None
-        self._frames = FrameReader()
+        self._frames = MessageReader()
 
     @property
     def node(self) -> str:

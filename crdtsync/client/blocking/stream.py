@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from crdtsync.client.protocol.address import may_come, unavailable
 from crdtsync.client.protocol.backoff import Backoff
 from crdtsync.client.protocol.fork import restart_in_children
-from crdtsync.client.protocol.frames import ERROR, HELLO_ID, FrameReader, encode_hello
+from crdtsync.client.protocol.frames import ERROR, HELLO_ID, MessageReader, encode_hello
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, from_wire
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Stream:
         self._standing, self._request, self._take, self._begin_s = standing, request, take, begin_s
         self._prepare = prepare
         self._backoff = Backoff()
-        self._frames = FrameReader()
+        self._frames = MessageReader()
         self._channel: Channel | None = None
         self._was_begun = False
         self._closed = Event()
@@ -273,7 +273,7 @@ class Channel:
         self._socket.close()
 
 
-Attached = tuple[Channel, FrameReader, object]
+Attached = tuple[Channel, MessageReader, object]
 """A channel, its reader, and the daemon's answer to our hello."""
 
 
@@ -336,8 +336,8 @@ def _connect(paths: Sequence[str], deadline: float) -> socket.socket:
     raise unavailable(failures)
 
 
-def _greet(channel: Channel, hello: bytes, deadline: float) -> tuple[FrameReader, object]:
-    frames = FrameReader()
+def _greet(channel: Channel, hello: bytes, deadline: float) -> tuple[MessageReader, object]:
+    frames = MessageReader()
     if channel.send(hello, deadline):
         while data := channel.receive(deadline):
             for request_id, status, content in frames.feed(data):

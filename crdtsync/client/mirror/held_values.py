@@ -27,7 +27,7 @@ HELD_BYTES = 400
 _PART_BYTES = 60
 
 
-class Held:
+class HeldValue:
     """One key. ``plain`` is its value, there once it has been asked for."""
 
     __slots__ = ("fields", "plain", "point", "since_s", "size_bytes")
@@ -88,7 +88,7 @@ class Held:
         """How long ago it came."""
         return monotonic() - self.since_s
 
-    def with_part(self, fields: Fields) -> Held | None:  # noqa: ARG002  # most kinds have none
+    def with_part(self, fields: Fields) -> HeldValue | None:  # noqa: ARG002  # most kinds have none
         """What comes of a part that is told; None: nobody can say, and the key must be told anew."""
         return None
 
@@ -106,7 +106,7 @@ class Held:
         return self.fields
 
 
-class _InParts(Held):
+class _InParts(HeldValue):
     """A key of which parts change. ``parts`` holds them as values; None: it is too large, or not readable."""
 
     __slots__ = ("parts",)
@@ -122,7 +122,7 @@ class _InParts(Held):
                 (len(fields["value"]) + _PART_BYTES * len(self.parts)) if size_bytes is None else size_bytes
             )
 
-    def with_part(self, fields: Fields) -> Held | None:
+    def with_part(self, fields: Fields) -> HeldValue | None:
         parts = self._joined(fields) if self.parts is not None and fields["kind"] == self.kind else None
         if parts is None:
             return None
@@ -220,12 +220,12 @@ class HeldMap(_InParts):
         return {name: parts[name] for name in sorted(parts)}
 
 
-_IN_PARTS: dict[str, Callable[[Fields], Held]] = {held.kind: held for held in (HeldLog, HeldSet, HeldMap)}
+_IN_PARTS: dict[str, Callable[[Fields], HeldValue]] = {held.kind: held for held in (HeldLog, HeldSet, HeldMap)}
 
 
-def held_from_wire(fields: Fields) -> Held:
+def held_from_wire(fields: Fields) -> HeldValue:
     """What the daemon tells of a key as a whole."""
-    return _IN_PARTS.get(fields["kind"], Held)(fields)
+    return _IN_PARTS.get(fields["kind"], HeldValue)(fields)
 
 
 def _packed_bytes(fields: Fields) -> int:

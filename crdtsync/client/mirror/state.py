@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from crdtsync.causality import covers
-from crdtsync.client.mirror.held_values import Held, held_from_wire
+from crdtsync.client.mirror.held_values import HeldValue, held_from_wire
 from crdtsync.client.mirror.view import Holding, MirrorView, Reads
 from crdtsync.client.protocol.fork import restart_in_children
 from crdtsync.client.protocol.frames import ERROR, EVENTS, HELLO_ID, RESULT, encode_request
@@ -142,7 +142,7 @@ class MirrorState(MirrorView):
         return encode_request(_WATCH_ID, "watch", arguments)
 
     def _start_connection(self) -> None:
-        self._staged: dict[str, Held | None] = {}
+        self._staged: dict[str, HeldValue | None] = {}
         self._staged_bytes = 0
         self._is_replacing = False
         self._asked: dict[int, float] = {}
@@ -247,7 +247,7 @@ class MirrorState(MirrorView):
         elif before.age_s > LOOK_AGAIN_S:  # it may have become smaller
             self._retell[key] = None
 
-    def _stage(self, key: str, held: Held | None) -> None:
+    def _stage(self, key: str, held: HeldValue | None) -> None:
         before = self._staged.get(key)
         self._staged[key] = held
         self._missing.discard(key)
@@ -295,7 +295,7 @@ class MirrorState(MirrorView):
         return changed
 
     @staticmethod
-    def _changed(holding: Holding, staged: dict[str, Held | None], present: Holding) -> Holding:
+    def _changed(holding: Holding, staged: dict[str, HeldValue | None], present: Holding) -> Holding:
         """The dict to show; the same one if it is enough to add to it."""
         if len(present) == len(staged):
             return holding

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.errors import Unresolved
 
 if TYPE_CHECKING:
-    from crdtsync.client.mirror.held_values import Held
+    from crdtsync.client.mirror.held_values import HeldValue
     from crdtsync.client.session.read_memory import ReadMemory
     from crdtsync.client.values.results import Entry
 
-Holding = dict[str, "Held"]
+Holding = dict[str, "HeldValue"]
 """What is shown, by key."""
 
 
@@ -23,8 +23,8 @@ class Reads:
     """
 
     def __init__(self) -> None:
-        self.winners: dict[str, Held] = {}
-        self.wholes: dict[str, Held] = {}
+        self.winners: dict[str, HeldValue] = {}
+        self.wholes: dict[str, HeldValue] = {}
         self.absent: dict[str, None] = {}
 
     def take(self, key: str) -> str | None:
@@ -129,7 +129,7 @@ class MirrorView(Mapping[str, Any]):
     def _copied(self) -> Holding:
         return self._holding
 
-    def _read_first(self, key: str, held: Held) -> Any:
+    def _read_first(self, key: str, held: HeldValue) -> Any:
         try:
             return held.read()
         except Unresolved:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO
-from crdtsync.client.session.request_context import Condition, Growth, Write, seen_or
+from crdtsync.client.session.request_context import AdditiveWrite, Condition, Write, seen_or
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Batch:
         if self.token is not None:
             raise InvalidRequest("this batch is done: open another one")
         key, arguments = str(write.arguments["key"]), write.arguments
-        if isinstance(write, Growth) and "seen" in arguments:
+        if isinstance(write, AdditiveWrite) and "seen" in arguments:
             arguments["seen"] = NOTHING_STORED  # the replies then tell what the batch wrote, and are short
         if seen is ... and key in self._written and arguments.get("seen") == READ_LONG_AGO:
             arguments["seen"] = NOTHING_STORED  # the session remembers no reading of the key; the batch wrote to it

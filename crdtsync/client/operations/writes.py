@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.client.session.read_memory import NOTHING_STORED, READ_LONG_AGO
-from crdtsync.client.session.request_context import ALWAYS, Condition, Growth, Write, add_conditions, add_options
+from crdtsync.client.session.request_context import ALWAYS, AdditiveWrite, Condition, Write, add_conditions, add_options
 from crdtsync.client.values.encoding import encode, encode_fields
 from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -99,7 +99,7 @@ def append(
 
     arguments = context.growth_arguments(key, {"value": encode(value)})
     add_options(arguments, ttl, confidence, meta)
-    return Growth(context, "append", arguments, learn)
+    return AdditiveWrite(context, "append", arguments, learn)
 
 
 def trim(context: Context, key: str, keep: int) -> Write[int]:
@@ -125,7 +125,7 @@ def incr(context: Context, key: str, n: object) -> Write[int]:
 
     arguments = context.growth_arguments(key, {"by": n})
     add_options(arguments, None, None, None)
-    return Growth(context, "incr", arguments, learn)
+    return AdditiveWrite(context, "incr", arguments, learn)
 
 
 def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
@@ -138,7 +138,7 @@ def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
         context.learn_growth(key, reply, is_batched=is_batched)
         return int(reply["value"] or 0)
 
-    return Growth(context, "reset", arguments, learn, waits=if_version is not None)
+    return AdditiveWrite(context, "reset", arguments, learn, waits=if_version is not None)
 
 
 def add(context: Context, key: str, value: object) -> Write[bool]:
@@ -150,7 +150,7 @@ def add(context: Context, key: str, value: object) -> Write[bool]:
 
     arguments = context.growth_arguments(key, {"value": encode(value)})
     add_options(arguments, None, None, None)
-    return Growth(context, "add", arguments, learn)
+    return AdditiveWrite(context, "add", arguments, learn)
 
 
 def discard(context: Context, key: str, value: object, seen: Seen) -> Write[bool]:

@@ -53,7 +53,7 @@ def encode_hello(client: bytes, agent: str, space: str, key: str | None = None, 
     return encode_request(HELLO_ID, "hello", arguments)
 
 
-class FrameReader:
+class MessageReader:
     """Collects bytes as they come and gives out the messages that are complete.
 
     A long frame is collected in a place of its own length: one that grows with each piece costs more than all else that

@@ -272,7 +272,7 @@ class Write(Exchange[T]):
         return self.author.learn_write(self, self.result)
 
 
-class Growth(Write[T]):
+class AdditiveWrite(Write[T]):
     """A write that adds a part to what is there: its ``seen`` only asks for the version that has the new part too."""
 
     __slots__ = ()

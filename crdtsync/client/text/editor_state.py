@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.client.text.replica import NO_CHANGE, ROOT
 from crdtsync.client.text.typed_buffer import Typed
-from crdtsync.client.text.update_queue import Outbox, Segment
+from crdtsync.client.text.update_queue import Segment, UpdateQueue
 from crdtsync.client.text.yjs import Doc, Text, TransactionEvent, merge_updates
 from crdtsync.differences import Edit, changes, edits
 from crdtsync.errors import InvalidEncoding
@@ -83,7 +83,7 @@ class Editing:
         self.is_left_behind = False
         """The text is another document by now, and what it says is not known here."""
         self.typed = Typed()
-        self.outbox = Outbox(merge_updates)
+        self.outbox = UpdateQueue(merge_updates)
         self._new_client_id = client_id or _random_client_id
         self.version: str | None = None
         """Of the text as it was read last; None: there was none."""

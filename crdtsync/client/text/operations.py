@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from crdtsync.client.protocol.steps import Exchange, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
-    from crdtsync.client.text.replica import Replica
+    from crdtsync.client.text.replica import TextReplica
     from crdtsync.client.text.tree import DocumentTree, Path
     from crdtsync.client.values.results import TextUpdate
 
@@ -190,34 +190,34 @@ class TextOperations:
             return (yield from self._unchanged(key, document, w, timeout_s))
         return (yield from self.apply(key, document, update or NO_CHANGE, w, timeout_s, condition))
 
-    def _refresh(self, key: str, after: str | None, timeout_s: float) -> Steps[Replica]:
+    def _refresh(self, key: str, after: str | None, timeout_s: float) -> Steps[TextReplica]:
         replica, version = yield from self._fetch(key, self._replicas.get(key), after, timeout_s)
         self._context.memory.read(key, version)
         self._replicas.put(key, replica)
         return replica
 
     def _fetch(
-        self, key: str, replica: Replica | None, after: str | None, timeout_s: float
-    ) -> Steps[tuple[Replica, str | None]]:
+        self, key: str, replica: TextReplica | None, after: str | None, timeout_s: float
+    ) -> Steps[tuple[TextReplica, str | None]]:
         """The text and its version; ``replica`` is brought up to date if it is of that document."""
-        from crdtsync.client.text.replica import Replica
+        from crdtsync.client.text.replica import TextReplica
 
         arguments: Arguments = {"key": key}
         if replica is not None and replica.document is not None:
             arguments |= {"document": replica.document, "state": replica.state()}
         reply: Any = yield self._context.read_call("text_read", arguments, after, timeout_s)
         if reply is None:
-            return Replica(None, None), None
+            return TextReplica(None, None), None
         if replica is not None and replica.document == reply["document"]:
             replica.apply(reply["update"])
         else:
-            replica = Replica(reply["document"], reply["update"])
+            replica = TextReplica(reply["document"], reply["update"])
         return replica, reply["version"]
 
     def _edit(
         self,
         key: str,
-        change: Callable[[Replica], list[bytes]],
+        change: Callable[[TextReplica], list[bytes]],
         w: WriteConcern,
         timeout_s: float,
         condition: Condition,
@@ -253,7 +253,7 @@ class TextOperations:
             reply |= yield self._context.call("wait", arguments, waits=True)
         return Written(token, key, reply)
 
-    def _as_last_read(self, key: str, timeout_s: float) -> Steps[Replica]:
+    def _as_last_read(self, key: str, timeout_s: float) -> Steps[TextReplica]:
         """The replica that positions refer to."""
         if self._replicas.is_forgotten(key):
             raise StaleRead(f"the text {key!r} as this session last read it is no longer remembered: read it again")

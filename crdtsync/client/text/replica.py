@@ -36,7 +36,7 @@ Step = tuple[int, int, bytes]
 """First and last byte of what goes, and what comes in its place."""
 
 
-class Replica:
+class TextReplica:
     """The Yjs document of a text, and what it is made of, so that a refused edit can be taken out again.
 
     ``document`` is the daemon's name for it; None: the text does not exist yet.

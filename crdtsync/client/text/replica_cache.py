@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crdtsync.client.text.replica import Replica
+    from crdtsync.client.text.replica import TextReplica
 
 REPLICAS_MAX = 64
 FORGOTTEN_MAX = 100_000
@@ -19,12 +19,12 @@ class Replicas:
     def __init__(self, replicas_max: int = REPLICAS_MAX, forgotten_max: int = FORGOTTEN_MAX) -> None:
         self._replicas_max = replicas_max
         self._forgotten_max = forgotten_max
-        self._replicas: OrderedDict[str, Replica] = OrderedDict()
+        self._replicas: OrderedDict[str, TextReplica] = OrderedDict()
         self._forgotten: set[int] = set()
         self._overflowed = False
         self._lock = Lock()
 
-    def get(self, key: str) -> Replica | None:
+    def get(self, key: str) -> TextReplica | None:
         """The replica of a text, if it is held."""
         with self._lock:
             replica = self._replicas.get(key)
@@ -32,7 +32,7 @@ class Replicas:
                 self._replicas.move_to_end(key)
             return replica
 
-    def put(self, key: str, replica: Replica) -> None:
+    def put(self, key: str, replica: TextReplica) -> None:
         """Hold a replica; the one unused for longest may fall out for it."""
         with self._lock:
             self._replicas[key] = replica

@@ -34,7 +34,7 @@ class Segment(NamedTuple):
     is_cut: bool
 
 
-class Outbox:
+class UpdateQueue:
     """The updates that are not acknowledged, oldest first."""
 
     def __init__(self, merge: Callable[[bytes, bytes], bytes]) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.words import content_words, words
 
 _LANGUAGES = {
@@ -35,7 +35,7 @@ _BODY_MIN = (6, 3, 2, 2, 2)  # lines from which on a body is left out, by level
 _DOC_MAX = (10**9, 4, 2, 1, 0)  # lines of the comment at the beginning of a body that stay, by level
 
 
-def compact_code(text: str, level: int, query: str | None) -> Draft:
+def compact_code(text: str, level: int, query: str | None) -> CompactDraft:
     """``text``, source code of some language, at ``level``."""
     lines = text.split("\n")
     asked = content_words(query or "")
@@ -55,7 +55,7 @@ def compact_code(text: str, level: int, query: str | None) -> Draft:
         at = last + 1
     out += lines[at:]
     said = [f"the bodies in lines {', '.join(left_out[:200])}"] if left_out else []
-    return Draft(_squeezed(out, level), ["bodies left out"] if left_out else [], said)
+    return CompactDraft(_squeezed(out, level), ["bodies left out"] if left_out else [], said)
 
 
 def _is_asked(asked: set[str], lines: list[str]) -> bool:

@@ -14,11 +14,11 @@ from crdtsync.context.compact.lines import fit
 from crdtsync.context.compact.logs import compact_log
 from crdtsync.context.compact.markup import compact_html, compact_markdown
 from crdtsync.context.compact.prose import compact_prose
-from crdtsync.context.compact.result import Compact, Draft
+from crdtsync.context.compact.result import Compact, CompactDraft
 from crdtsync.context.given import expect, expect_count, expect_one
 from crdtsync.context.tokens import DEFAULT_MODEL, Tokenizer, tokenizer
 
-_BY_KIND: dict[str, Callable[[str, int, str | None], Draft]] = {
+_BY_KIND: dict[str, Callable[[str, int, str | None], CompactDraft]] = {
     "json": compact_json,
     "log": compact_log,
     "code": compact_code,
@@ -61,7 +61,7 @@ def compress(
     counter = tokenizer(model)
     before = counter.count(content)
     kind = detect(content) if kind == "auto" else kind
-    draft, after = Draft(content), before
+    draft, after = CompactDraft(content), before
     if before > _SMALL or (budget is not None and before > budget):
         make = partial(_made, kind, content, query) if by == "rules" else lambda _: compact_by_headroom(content, model)
         draft, after = _best(make, content, before, budget, query, counter, source)
@@ -69,16 +69,16 @@ def compress(
 
 
 def _best(
-    make: Callable[[int], Draft],
+    make: Callable[[int], CompactDraft],
     content: str,
     before: int,
     budget: int | None,
     query: str | None,
     counter: Tokenizer,
     source: str | None,
-) -> tuple[Draft, int]:
+) -> tuple[CompactDraft, int]:
     """The first draft that keeps the budget, by rising levels; cut at the ends if none does."""
-    draft, after = Draft(content), before
+    draft, after = CompactDraft(content), before
     levels = _LEVELS if budget is not None else (1,)
     if budget is not None and before > _FAR * budget:
         last = make(_LEVELS[-1])
@@ -96,7 +96,7 @@ def _best(
     if room <= 0:
         tail, room = "", budget or 0
     short = fit(draft.text.removesuffix(tail), room, counter, query)
-    cut = Draft(short.text + tail, [*draft.transforms, *short.transforms], [*draft.left_out, *short.left_out])
+    cut = CompactDraft(short.text + tail, [*draft.transforms, *short.transforms], [*draft.left_out, *short.left_out])
     after = counter.count(cut.text)
     if after > (budget or 0):  # where the tail joins, tokens may split otherwise
         cut.text = counter.truncate(cut.text, budget or 0)
@@ -104,7 +104,7 @@ def _best(
     return cut, after
 
 
-def _made(kind: str, content: str, query: str | None, level: int) -> Draft:
+def _made(kind: str, content: str, query: str | None, level: int) -> CompactDraft:
     """A draft of one kind; what does not parse as that kind is prose."""
     try:
         return _BY_KIND[kind](content, level, query)
@@ -112,7 +112,7 @@ def _made(kind: str, content: str, query: str | None, level: int) -> Draft:
         return compact_prose(content, level, query)
 
 
-def _with_source(draft: Draft, source: str | None) -> Draft:
+def _with_source(draft: CompactDraft, source: str | None) -> CompactDraft:
     if draft.left_out and source:
         draft.text += _source_line(source)
     return draft

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 
 _CONTEXT = (3, 1, 0, 0, 0)  # unchanged lines kept on either side of a change, by level
 _RUN_MAX = (10**9, 60, 24, 10, 4)  # lines of one run of added or removed lines, by level
 _NOISE = ("index ", "similarity index", "old mode", "new mode")
 
 
-def compact_diff(text: str, level: int, query: str | None) -> Draft:  # noqa: ARG001  # as all kinds have it
+def compact_diff(text: str, level: int, query: str | None) -> CompactDraft:  # noqa: ARG001  # as all kinds have it
     """``text``, a unified diff, at ``level``."""
     out: list[str] = []
     unchanged = cut = 0
@@ -30,7 +30,7 @@ def compact_diff(text: str, level: int, query: str | None) -> Draft:  # noqa: AR
             cut += len(lines) - most
         else:
             out += [line for line in lines if not line.startswith(_NOISE)]
-    draft = Draft("\n".join(out))
+    draft = CompactDraft("\n".join(out))
     if unchanged:
         draft.transforms.append("context left out")
         draft.left_out.append(f"{unchanged:,} unchanged lines")

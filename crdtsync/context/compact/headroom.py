@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.extras import MissingPackage
 
 
-def compact_by_headroom(text: str, model: str) -> Draft:
+def compact_by_headroom(text: str, model: str) -> CompactDraft:
     """``text`` as headroom-ai shortens the answer of a tool; :class:`MissingPackage` if it is not installed."""
     os.environ.setdefault("HEADROOM_OFFLINE", "1")
     try:
@@ -22,4 +22,4 @@ def compact_by_headroom(text: str, model: str) -> Draft:
     done = shorten([{"role": "tool", "content": text}], model=model)
     short = str(done.messages[0].get("content", text))
     left_out = [] if short == text else ["what headroom-ai took for dispensable"]
-    return Draft(short, [f"headroom: {name}" for name in done.transforms_applied], left_out)
+    return CompactDraft(short, [f"headroom: {name}" for name in done.transforms_applied], left_out)

@@ -27,7 +27,7 @@ from typing import Any
 from crdtsync.context.compact.code import compact_code
 from crdtsync.context.compact.detect import detect, is_json_lines
 from crdtsync.context.compact.logs import compact_log
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.tables import as_table, cell, is_table
 from crdtsync.context.compact.words import content_words, is_telling, words
 
@@ -38,23 +38,23 @@ _ROWS_MAX = (10**9, 10**9, 120, 40, 12)  # rows of a table and elements of a lis
 _DEPTH_MAX = 60  # beyond it, compact JSON in one line
 
 
-def compact_json(text: str, level: int, query: str | None) -> Draft:
+def compact_json(text: str, level: int, query: str | None) -> CompactDraft:
     """``text``, which is JSON or lines of JSON, at ``level``."""
     reports = {"log": compact_log, "code": compact_code, "json": _compact_inner}
     writer = _Writer(level, content_words(query or ""), asked=query, reports=reports)
     return _compacted(text, writer)
 
 
-def _compact_inner(text: str, level: int, query: str | None) -> Draft:
+def _compact_inner(text: str, level: int, query: str | None) -> CompactDraft:
     """JSON within a string of JSON; a string in there is only cut, however often somebody put one into another."""
     return _compacted(text, _Writer(level, content_words(query or "")))
 
 
-def _compacted(text: str, writer: _Writer) -> Draft:
+def _compacted(text: str, writer: _Writer) -> CompactDraft:
     value = [json.loads(line) for line in text.split("\n") if line.strip()] if is_json_lines(text) else json.loads(text)
     writer.long_strings = sum(len(one) > _LEAF_MAX[writer.level] for one in _strings(value))
     lines = writer.value(value, 0)
-    return Draft("\n".join(lines), list(dict.fromkeys(writer.transforms)), writer.said())
+    return CompactDraft("\n".join(lines), list(dict.fromkeys(writer.transforms)), writer.said())
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -73,7 +73,7 @@ class _Writer:
     query: set[str]
     transforms: list[str] = field(default_factory=lambda: ["json as lines"])
     asked: str | None = None
-    reports: Mapping[str, Callable[[str, int, str | None], Draft]] = field(default_factory=dict)
+    reports: Mapping[str, Callable[[str, int, str | None], CompactDraft]] = field(default_factory=dict)
     long_strings: int = 0
     parts_left_out: int = 0
     strings_cut: int = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.words import content_words, is_error, is_telling, words
 from crdtsync.context.tokens import Tokenizer
 
@@ -14,10 +14,10 @@ _LINE_MAX = 400  # characters; longer lines are cut into pieces of this length, 
 _TRIES_MAX = 40
 
 
-def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) -> Draft:
+def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) -> CompactDraft:
     """``text``, or the pieces of it that matter most, in at most ``budget`` tokens; "" if not even the mark fits."""
     if tokenizer.count(text) <= budget:
-        return Draft(text)
+        return CompactDraft(text)
     pieces = [
         line[i : i + _LINE_MAX] for line in text.splitlines(keepends=True) for i in range(0, len(line), _LINE_MAX)
     ]
@@ -38,9 +38,9 @@ def fit(text: str, budget: int, tokenizer: Tokenizer, query: str | None = None) 
         cut = _joined(pieces, kept)
         if (tokens := tokenizer.count(cut)) <= budget:
             gone = sum(len(piece) for i, piece in enumerate(pieces) if i not in kept)
-            return Draft(cut, ["pieces chosen"], [f"{gone:,} characters in places that are marked"])
+            return CompactDraft(cut, ["pieces chosen"], [f"{gone:,} characters in places that are marked"])
         room = min(room - 1, room - (tokens - budget))
-    return Draft(tokenizer.truncate(text, budget), ["beginning"], ["all but the beginning"])
+    return CompactDraft(tokenizer.truncate(text, budget), ["beginning"], ["all but the beginning"])
 
 
 def _order(pieces: list[str], asked: set[str]) -> list[int]:

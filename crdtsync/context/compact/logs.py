@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.traces import Traces
 from crdtsync.context.compact.words import content_words, is_telling, words
 
@@ -61,10 +61,10 @@ class _Group:
     values: list[list[str]] = field(default_factory=list)
 
 
-def compact_log(text: str, level: int, query: str | None) -> Draft:
+def compact_log(text: str, level: int, query: str | None) -> CompactDraft:
     """``text``, a log, a test run or a trace, at ``level``."""
     asked = content_words(query or "")
-    draft = Draft("", ["log templates"])
+    draft = CompactDraft("", ["log templates"])
     start: datetime | None = None
     groups: dict[str, _Group] = {}
     traces = Traces(text)

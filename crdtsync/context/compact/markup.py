@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from crdtsync.context.compact.prose import chosen
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 
 _SILENT = {"script", "style", "svg", "noscript", "template", "head"}
 _FRAMES = {"nav", "footer", "aside"}
@@ -18,7 +18,7 @@ _LONG_TAG = re.compile(r"<([a-zA-Z][\w-]*)[^<>]{2000,}>")
 _FENCED_MAX = (10**9, 30, 12, 6, 3)  # lines of a block of code, by level
 
 
-def compact_html(text: str, level: int, query: str | None) -> Draft:
+def compact_html(text: str, level: int, query: str | None) -> CompactDraft:
     """``text``, HTML, at ``level``: its words as Markdown, without what only frames a page."""
     reader = _Reader(frames=level == 0)
     reader.feed(_tidy(text))
@@ -28,7 +28,7 @@ def compact_html(text: str, level: int, query: str | None) -> Draft:
     plain = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     draft = compact_markdown(plain, level, query)
     left = ["scripts, styles and attributes"] + (["navigation and footers"] if reader.frames_cut else [])
-    return Draft(draft.text, ["html as text", *draft.transforms], [*left, *draft.left_out])
+    return CompactDraft(draft.text, ["html as text", *draft.transforms], [*left, *draft.left_out])
 
 
 def _tidy(html: str) -> str:
@@ -93,10 +93,10 @@ class _Reader(HTMLParser):
             self.out.append(data if self._is_pre else re.sub(r"\s+", " ", data))
 
 
-def compact_markdown(text: str, level: int, query: str | None) -> Draft:
+def compact_markdown(text: str, level: int, query: str | None) -> CompactDraft:
     """``text``, Markdown, at ``level``: headings, lists and tables stay; paragraphs by their sentences."""
     out: list[str] = []
-    draft = Draft("")
+    draft = CompactDraft("")
     paragraph: list[str] = []
     cut = 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.words import content_words, is_solid, is_telling
 
 # A run of full stops is taken at once (++): tried from each of its ends, a megabyte of them would take hours.
@@ -20,13 +20,13 @@ _KEEP = (1.0, 0.6, 0.4, 0.25, 0.12)  # share of a text's characters, by level
 _SHORT = 240  # characters of a paragraph that stays whole below level 3
 
 
-def compact_prose(text: str, level: int, query: str | None) -> Draft:
+def compact_prose(text: str, level: int, query: str | None) -> CompactDraft:
     """``text`` at ``level``, paragraph by paragraph."""
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
     kept = [chosen(paragraph, level, query) for paragraph in paragraphs]
     cut = sum(len(one) > len(other) for one, other in zip(paragraphs, kept, strict=True))
     said = [f"sentences of {cut:,} paragraphs"] if cut else []
-    return Draft("\n\n".join(part for part in kept if part), ["sentences chosen"] if cut else [], said)
+    return CompactDraft("\n\n".join(part for part in kept if part), ["sentences chosen"] if cut else [], said)
 
 
 def chosen(paragraph: str, level: int, query: str | None) -> str:

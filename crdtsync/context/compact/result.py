@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Draft:
+class CompactDraft:
     """What one kind's module made of a text, before tokens are counted.
 
     ``transforms`` names what was done, ``left_out`` says in words what is not in ``text`` any more.

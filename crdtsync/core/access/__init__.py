@@ -6,8 +6,8 @@ authorizer finds the agent's grant in that space; the rule gives it ``READ``; th
 looks at the key.
 
 Open first: ``requirements``, which takes from that table what each request needs, then
-:class:`~crdtsync.core.access.authorizer.Guard`, whose ``check`` every request passes once. Rules, agents and quotas
-are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. What an agent may do is
+:class:`~crdtsync.core.access.authorizer.Authorizer`, whose ``check`` every request passes once. Rules, agents and
+quotas are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. What an agent may do is
 worked out at its first request in a space and kept with the agent; when records change, here or on another node,
 what was kept is dropped, and what runs and may no longer is ended (``agents.revocation``).
 
@@ -15,7 +15,7 @@ Modules:
 
 - ``requirements``: which right each request needs, and on what
 - ``agent``: :class:`~crdtsync.core.access.agent.Agent`, one that is attached
-- ``authorizer``: the guard: who an agent is, and the checks
+- ``authorizer``: who an agent is, and the checks
 - ``rules``: rules as they are looked up: a grant is what one agent may do in one space
 - ``records``: rules, agents and quotas as the cluster stores them, and how two that were written at once are merged
 - ``record_cleanup``: removes records that no longer say anything, once no member can write on from them

@@ -39,7 +39,7 @@ UNKNOWN_REQUEST = Needed(Right.HOST, On.HOST)
 """What a request needs that nobody has thought of."""
 
 
-class Guard:
+class Authorizer:
     """See the module's description. ``limits``: the quotas of an agent of which the cluster says nothing else."""
 
     def __init__(self, node: NodeContext, cluster: Cluster, fleet: Admission, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -31,7 +31,7 @@ from crdtsync.wire.patterns import check_new_pattern, check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
-    from crdtsync.core.access.authorizer import Guard
+    from crdtsync.core.access.authorizer import Authorizer
     from crdtsync.core.cluster.records import Cluster
     from crdtsync.core.cluster.spaces import Spaces
     from crdtsync.core.node_context import NodeContext
@@ -53,15 +53,15 @@ class AccessRequests:
         cluster: Cluster,
         spaces: Spaces,
         sync: Sync,
-        guard: Guard,
+        authorizer: Authorizer,
         attached: Mapping[int, Agent],
     ) -> None:
         self._node = node
         self._cluster = cluster
         self._spaces = spaces
-        self._guard = guard
+        self._authorizer = authorizer
         self._attached = attached
-        self._compactor = Compactor(node, cluster, spaces, sync, guard.rules)
+        self._compactor = Compactor(node, cluster, spaces, sync, authorizer.rules)
         self.requests: Mapping[str, Handler] = {
             "agent_create": lambda agent, _request, args: self._create_agent(agent, args),
             "agent_revoke": lambda agent, _request, args: self._revoke_agent(agent, args),
@@ -106,7 +106,7 @@ class AccessRequests:
         return {"name": name, "ended": attached, "token": self._cluster.token(point)}
 
     def _list_agents(self, agent: Agent) -> dict[str, Any]:
-        is_host = self._guard.is_host(agent)
+        is_host = self._authorizer.is_host(agent)
         attached = [one.key_name for one in self._attached.values()]
         return {
             "agents": [
@@ -121,7 +121,7 @@ class AccessRequests:
     def _grant(self, agent: Agent, args: Arguments) -> dict[str, Any]:
         space, who, text = self._subject(agent, args)
         right = _right(args.get("right"))
-        before = self._guard.rules.record(space, who, text)
+        before = self._authorizer.rules.record(space, who, text)
         if before is not None and before.right >= right:
             return self._answer(space, who, text, is_changed=False)
         check_new_pattern(text)
@@ -131,7 +131,7 @@ class AccessRequests:
     def _revoke(self, agent: Agent, args: Arguments) -> dict[str, Any]:
         space, who, text = self._subject(agent, args)
         right = _right(args.get("right", Right.READ.word))
-        before = self._guard.rules.record(space, who, text)
+        before = self._authorizer.rules.record(space, who, text)
         if before is None or before.right < right:
             return self._answer(space, who, text, is_changed=False)
         self._compactor.check_room(ACCESS, rule_name(space, who, text))
@@ -140,7 +140,7 @@ class AccessRequests:
     def _put(
         self, agent: Agent, space: str, who: str, text: str, before: AccessRecord | None, right: Right
     ) -> dict[str, Any]:
-        making = self._guard.rules.making(space) or 0
+        making = self._authorizer.rules.making(space) or 0
         record = (before or NO_RULE._replace(epoch=making)).with_right(right, self._node.now_ms, agent.name)
         return self._answer(space, who, text, self._cluster.put(ACCESS, rule_name(space, who, text), record))
 
@@ -162,8 +162,8 @@ class AccessRequests:
         :raises UnknownSpace: nobody has made the space yet. Whoever makes it begins with rules of their own.
         """
         space = check_name(args.get("space", agent.space), "a space")
-        if self._guard.rules.making(space) is None:
-            raise self._guard.missing(agent, space)
+        if self._authorizer.rules.making(space) is None:
+            raise self._authorizer.missing(agent, space)
         who, text = _who(args.get("who")), check_pattern(args.get("pattern", EVERYTHING)).text
         if key_fault(ACCESS.prefix + rule_name(space, who, text)) is not None:
             raise InvalidRequest(
@@ -174,7 +174,7 @@ class AccessRequests:
     def _answer(
         self, space: str, who: str, text: str, point: VersionVector | None = None, *, is_changed: bool = True
     ) -> dict[str, Any]:
-        record = self._guard.rules.record(space, who, text)
+        record = self._authorizer.rules.record(space, who, text)
         right = Right.NONE if record is None else record.right
         return {
             "space": space,
@@ -189,7 +189,7 @@ class AccessRequests:
         return {
             "rules": list(self._rules(agent, args)),
             "quotas": list(self._quotas(agent)),
-            "quota_defaults": self._guard.default_limits._asdict(),
+            "quota_defaults": self._authorizer.default_limits._asdict(),
         }
 
     def _rules(self, agent: Agent, args: Arguments) -> Iterator[dict[str, Any]]:
@@ -198,23 +198,23 @@ class AccessRequests:
         :raises InvalidRequest: no space can be called that.
         :raises UnknownSpace: it may not know of the space.
         """
-        guard, named = self._guard, args.get("space", agent.space)
+        authorizer, named = self._authorizer, args.get("space", agent.space)
         if args.get("all") is True:
             spaces = [name for name, _ in self._spaces.listed()]
         elif not is_space_name(named):
             raise InvalidRequest("space must be the name of a space")
-        elif named != DEFAULT_SPACE and not guard.sees(agent, named):
-            raise guard.missing(agent, named)
+        elif named != DEFAULT_SPACE and not authorizer.sees(agent, named):
+            raise authorizer.missing(agent, named)
         else:
             spaces = [named]
         for space in spaces:
-            is_admin = agent.everywhere >= Right.ADMIN or guard.grant(agent, space).whole >= Right.ADMIN
-            for rule in guard.rules.all_of(space):
+            is_admin = agent.everywhere >= Right.ADMIN or authorizer.grant(agent, space).whole >= Right.ADMIN
+            for rule in authorizer.rules.all_of(space):
                 if is_admin or rule.who in agent.identities:
                     yield self._described(space, rule)
 
     def _described(self, space: str, rule: Rule) -> dict[str, Any]:
-        record = self._guard.rules.record(space, rule.who, rule.pattern.text) or NO_RULE
+        record = self._authorizer.rules.record(space, rule.who, rule.pattern.text) or NO_RULE
         return {
             "space": space,
             "who": rule.who,
@@ -243,7 +243,7 @@ class AccessRequests:
         return {"who": who, **limits, "token": self._cluster.token(point)}
 
     def _quotas(self, agent: Agent) -> Iterator[dict[str, Any]]:
-        is_host = self._guard.is_host(agent)
+        is_host = self._authorizer.is_host(agent)
         for who, record in self._cluster.all(QUOTAS):
             limits = {name: getattr(record, name) for name in QUOTA_NAMES}
             if (is_host or who == agent.who) and any(limit is not None for limit in limits.values()):

@@ -1,5 +1,5 @@
-"""What each request needs, as the guard asks it: from the one table, :mod:`crdtsync.wire.requests`. A request that is
-not in it needs all there is.
+"""What each request needs, as the authorizer asks it: from the one table, :mod:`crdtsync.wire.requests`. A request that
+is not in it needs all there is.
 """
 
 from __future__ import annotations

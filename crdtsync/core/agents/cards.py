@@ -56,7 +56,7 @@ class AgentCards:
         """All cards under ``prefix`` that the agent may read, on all nodes that can be reached."""
         dispatcher = self._dispatcher
         replica = self._dispatcher.replica_of(agent, args)
-        prefix, limit = str(args.get("prefix", "")), dispatcher.guard.limit_of(agent, replica.name)
+        prefix, limit = str(args.get("prefix", "")), dispatcher.authorizer.limit_of(agent, replica.name)
         found = [
             {"key": card.key, "agent": card.agent, "node": node, "value": card.value}
             for node, card in dispatcher.sync.cards.shown()

@@ -38,7 +38,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.waiting.missing_changes import UNHEARD_WAIT_S, is_unheard
 from crdtsync.core.waiting.session_points import need_in, not_here, point_of, shown_at, vector_in
-from crdtsync.core.waiting.wait_queue import LATER, Done, Wait, Waits, too_many_waits
+from crdtsync.core.waiting.wait_queue import LATER, Wait, WaitResult, Waits, too_many_waits
 from crdtsync.core.waiting.write_concern import Concern, check_possible
 from crdtsync.core.watch.watches import Watches
 from crdtsync.errors import (
@@ -65,7 +65,7 @@ from crdtsync.wire.requests import REQUESTS, WITHOUT_NEED, Form
 from crdtsync.wire.tokens import decode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.access.authorizer import Guard
+    from crdtsync.core.access.authorizer import Authorizer
     from crdtsync.core.cluster.admission import Admission
     from crdtsync.core.cluster.records import Cluster
     from crdtsync.core.cluster.spaces import Spaces
@@ -94,7 +94,7 @@ class Dispatcher:
         spaces: Spaces,
         fleet: Admission,
         sync: Sync,
-        guard: Guard,
+        authorizer: Authorizer,
         resolvers: Registry,
     ) -> None:
         self.node = node
@@ -102,7 +102,7 @@ class Dispatcher:
         self.spaces = spaces
         self.fleet = fleet
         self.sync = sync
-        self.guard = guard
+        self.authorizer = authorizer
         self.resolvers = resolvers
         self.agents: dict[int, Agent] = {}
         self.replies: list[Reply] = []
@@ -126,7 +126,7 @@ class Dispatcher:
         }
         self.requests = dict.fromkeys((*WRITES, *READS, *self._others), 0)
         self.refusals: Counter[str] = Counter()
-        self.access_changes = Revocation(self, guard, cluster)
+        self.access_changes = Revocation(self, authorizer, cluster)
         self.is_short = self.IS_SHORT
 
     def add_requests(self, handlers: Mapping[str, Callable[[Agent, int, Arguments], object]]) -> None:
@@ -158,7 +158,7 @@ class Dispatcher:
         agent = self.agents.pop(conn, None)
         if agent is not None:
             self.bound.ended(agent, is_stopping=is_stopping)
-            self.guard.left(agent)
+            self.authorizer.left(agent)
             if self._clients.get(agent.client) == conn:
                 del self._clients[agent.client]
         self.waits.drop(conn)
@@ -221,7 +221,7 @@ class Dispatcher:
                 return True
             result = self.handle(agent, request, name, args)
         except CrdtSyncError as error:
-            self.guard.note(agent, name, error)
+            self.authorizer.note(agent, name, error)
             self.fail(conn, request, error)
             if name == "hello" or not agent.name:
                 self.closes.append((conn, error.message))
@@ -238,7 +238,7 @@ class Dispatcher:
                 raise InvalidRequest("the first request of a connection must be hello")
             return self._hello(agent, args)
         if name in self.requests:
-            self.guard.check(agent, name, args)
+            self.authorizer.check(agent, name, args)
         if "at" in args and name in REQUESTS and "at" not in REQUESTS[name].arguments:
             raise InvalidRequest(f"{name} is about what is there now: it takes no at")
         if "need" in args and name not in WITHOUT_NEED:
@@ -269,12 +269,12 @@ class Dispatcher:
         if type(client) is not bytes or len(client) != 16:
             raise InvalidRequest("client must be 16 random bytes")
         name = check_agent_name(args.get("agent"))
-        guard = self.guard
-        guard.admit(agent, args.get("key"))
-        guard.check_label(agent, name)
+        authorizer = self.authorizer
+        authorizer.admit(agent, args.get("key"))
+        authorizer.check_label(agent, name)
         space = args.get("space", agent.space)
         # One who has no right there is not told whether there is such a space: it is refused with each request.
-        is_told = guard.sees(agent, space) or not is_space_name(space)
+        is_told = authorizer.sees(agent, space) or not is_space_name(space)
         agent.space = self.replica_of(agent, args).name if is_told else str(space)
         earlier = self._clients.get(client)
         if earlier is not None:
@@ -315,7 +315,7 @@ class Dispatcher:
         return self._answer_read(agent, request, replica, name, args)
 
     def _answer_read(self, agent: Agent, request: int, replica: Replica, name: str, args: Arguments) -> object:
-        limit = self.guard.limit_of(agent, replica.name)
+        limit = self.authorizer.limit_of(agent, replica.name)
         reader = Reader(replica, self.node.storage, self.node.now_ms, replica.node_of, limit)
         if name == "history" and "prefix" in args:
             return self.read_long(agent, request, scan_of(reader, args))
@@ -391,9 +391,9 @@ class Dispatcher:
                 self.sync.mesh.ask(needed)
                 return None
 
-            def done() -> Done:
+            def done() -> WaitResult:
                 replica = self.node.replicas.get(next(iter(needed), ""))
-                return Done(self.bound.timed(replica, args, {**result, "nodes": len(held)}))
+                return WaitResult(self.bound.timed(replica, args, {**result, "nodes": len(held)}))
 
             theirs = concern.held_there()
             if all(covers(self.node.replicas[space].vector, vector) for space, vector in theirs.items()):
@@ -402,7 +402,7 @@ class Dispatcher:
             late.stands = wait.stands
             if not late.stands:
                 self._held_now.append(late)
-            return Done(LATER)
+            return WaitResult(LATER)
 
         wait = self.park(agent, request, end_s, needed, check, lambda: concern.unmet(token, written))
         wait.stands = stands
@@ -450,7 +450,7 @@ class Dispatcher:
             return is_unheard(here(), vector, self.spaces.holders([name]), self.sync)
 
         def park(end_s: float) -> object:
-            self.park(agent, request, end_s, {name: vector}, lambda: Done(then()), expire).stands = True
+            self.park(agent, request, end_s, {name: vector}, lambda: WaitResult(then()), expire).stands = True
             return LATER
 
         def expire() -> object:
@@ -468,7 +468,7 @@ class Dispatcher:
             before = len(self.replies)
             if isinstance(result, CrdtSyncError):
                 self.fail(wait.conn, wait.request, result, wait.stands)
-            elif isinstance(result, Done) and result.result is not LATER:
+            elif isinstance(result, WaitResult) and result.result is not LATER:
                 self.answer(wait.conn, wait.request, result.result, wait.stands)
             size_bytes += sum(len(reply.data) for reply in self.replies[before:])
             if size_bytes >= SETTLE_BYTES_MAX:

@@ -112,7 +112,7 @@ def session_of(dispatcher: Dispatcher, agent: Agent, args: Mapping[str, Any]) ->
         if not is_agent_name(author):
             return "", ""
         try:
-            dispatcher.guard.check_label(agent, author)
+            dispatcher.authorizer.check_label(agent, author)
         except NotAllowed:
             return "", ""
     return space, author

@@ -14,7 +14,7 @@ from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent
-    from crdtsync.core.access.authorizer import Guard
+    from crdtsync.core.access.authorizer import Authorizer
     from crdtsync.core.agents.dispatcher import Dispatcher
     from crdtsync.core.cluster.records import Cluster
 
@@ -24,40 +24,40 @@ EVERYTHING = Grant([Rule("", check_pattern("**"), Right.ADMIN)])
 class Revocation:
     """Listens to the cluster's records on behalf of a dispatcher."""
 
-    def __init__(self, dispatcher: Dispatcher, guard: Guard, cluster: Cluster) -> None:
+    def __init__(self, dispatcher: Dispatcher, authorizer: Authorizer, cluster: Cluster) -> None:
         self._dispatcher = dispatcher
-        self._guard = guard
+        self._authorizer = authorizer
         cluster.on_change(SPACES, self._spaces_changed)
         cluster.on_change(ACCESS, self._rules_changed)
         cluster.on_change(AGENTS, self._agents_changed)
-        cluster.on_change(QUOTAS, lambda whos: guard.accounts.changed(list(whos)))
+        cluster.on_change(QUOTAS, lambda whos: authorizer.accounts.changed(list(whos)))
 
     def _rules_changed(self, names: Collection[str]) -> None:
-        self._guard.rules.changed(names)
+        self._authorizer.rules.changed(names)
         self._review()
 
     def _spaces_changed(self, names: Collection[str]) -> None:
         """Rules count or no longer do: look at all that runs, unless these spaces are new and nobody can be in them."""
-        is_remade = self._guard.rules.spaces_changed(names)
-        self._guard.forget()
+        is_remade = self._authorizer.rules.spaces_changed(names)
+        self._authorizer.forget()
         if is_remade:
             self._review()
 
     def _agents_changed(self, names: Collection[str]) -> None:
-        self._guard.agents_changed(names)
+        self._authorizer.agents_changed(names)
         self._expel()
 
     def reload(self) -> None:
         """The records have been read anew from disk, or who runs this node has changed."""
-        self._guard.reload()
-        self._guard.accounts.changed(None)
+        self._authorizer.reload()
+        self._authorizer.accounts.changed(None)
         self._expel()
         self._review()
 
     def _expel(self) -> None:
         """End the connections of agents that are no longer who they were."""
         for conn, agent in list(self._dispatcher.agents.items()):
-            if agent.name and not self._guard.is_key_valid(agent):
+            if agent.name and not self._authorizer.is_key_valid(agent):
                 name = agent.key_name or agent.name
                 reason = (
                     f"the key of the agent {name} was revoked, or its name can be used with a key alone from now on"
@@ -66,18 +66,18 @@ class Revocation:
 
     def _review(self) -> None:
         """Look at all agents again, and at what they have running."""
-        self._guard.forget()
+        self._authorizer.forget()
         for agent in list(self._dispatcher.agents.values()):
             if agent.name:
-                self._guard.know(agent)
+                self._authorizer.know(agent)
                 self._review_watches(agent)
                 self._review_resolvers(agent)
                 self._review_long_reads(agent)
 
     def _review_watches(self, agent: Agent) -> None:
-        dispatcher, guard = self._dispatcher, self._guard
+        dispatcher, authorizer = self._dispatcher, self._authorizer
         for watch in dispatcher.watches.of_conn(agent.conn):
-            before, after = watch.limit, guard.limit_of(agent, watch.replica.name)
+            before, after = watch.limit, authorizer.limit_of(agent, watch.replica.name)
             if (after or EVERYTHING).reads_all_of(before or EVERYTHING):
                 watch.limit = after
                 if not (before or EVERYTHING).reads_all_of(after or EVERYTHING):
@@ -99,7 +99,7 @@ class Revocation:
 
     def _review_long_reads(self, agent: Agent) -> None:
         for request, read in self._dispatcher.long_reads.of_conn(agent.conn):
-            after = self._guard.limit_of(agent, read.replica.name)
+            after = self._authorizer.limit_of(agent, read.replica.name)
             if not (after or EVERYTHING).reads_all_of(read.rights or EVERYTHING):
                 self._dispatcher.long_reads.end(agent.conn, request)
                 self._dispatcher.fail(agent.conn, request, NotAllowed(f"{agent.who} may no longer read all of this"))
@@ -109,7 +109,7 @@ class Revocation:
         for resolver in dispatcher.resolvers.of_conn(agent.conn):
             if agent.everywhere >= Right.WRITE:
                 continue
-            if self._guard.grant(agent, resolver.space).on_all(resolver.pattern) < Right.WRITE:
+            if self._authorizer.grant(agent, resolver.space).on_all(resolver.pattern) < Right.WRITE:
                 dispatcher.resolvers.remove(agent.conn, resolver.request)
                 text = resolver.pattern.text
                 dispatcher.fail(

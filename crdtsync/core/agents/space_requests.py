@@ -44,9 +44,14 @@ def find_replica(dispatcher: Dispatcher, space: object, agent: Agent) -> Replica
         replica.idle_looks = 0
         return replica
     record = dispatcher.spaces.record(space) if isinstance(space, str) and is_name(space) else None
-    if record is not None and record.exists and record.nodes is not None and dispatcher.guard.sees(agent, str(space)):
+    if (
+        record is not None
+        and record.exists
+        and record.nodes is not None
+        and dispatcher.authorizer.sees(agent, str(space))
+    ):
         raise UnknownSpace(f"the space {space} is not on this node; it is on {dispatcher.fleet.where(record.nodes)}")
-    raise dispatcher.guard.missing(agent, space)
+    raise dispatcher.authorizer.missing(agent, space)
 
 
 def writable(replica: Replica) -> Replica:
@@ -96,7 +101,7 @@ def _check_taken(dispatcher: Dispatcher, agent: Agent, name: str, is_private: bo
     :raises NotAllowed: no. That the name is taken is all that it learns: of two spaces one must have another name.
     :raises InvalidRequest: it is to be private, and others may do something there.
     """
-    if not dispatcher.guard.sees(agent, name):
+    if not dispatcher.authorizer.sees(agent, name):
         raise NotAllowed(f"{agent.who} cannot make a space {name}: the name is taken, choose another one")
     if is_private:
         raise InvalidRequest(f"the space {name} is there already, with the rules it has: see crdtsync access list")
@@ -108,7 +113,7 @@ def _drop(dispatcher: Dispatcher, agent: Agent, args: Arguments) -> dict[str, An
         raise InvalidRequest("name must be the name of a space")
     before = dispatcher.spaces.record(name)
     if name != CLUSTER_SPACE and (before is None or not before.exists):
-        raise dispatcher.guard.missing(agent, name)
+        raise dispatcher.authorizer.missing(agent, name)
     replica = dispatcher.node.replicas.get(name)
     epoch = None if replica is None else replica.epoch
     record, point = dispatcher.spaces.drop(name, _author(agent, args))
@@ -125,21 +130,23 @@ def _drop(dispatcher: Dispatcher, agent: Agent, args: Arguments) -> dict[str, An
 
 def _list(dispatcher: Dispatcher, agent: Agent) -> dict[str, Any]:
     """Those of which the agent may know, and their archives; how much is in one is told to who may read all of it."""
-    archives, guard = dispatcher.spaces.archives, dispatcher.guard
+    archives, authorizer = dispatcher.spaces.archives, dispatcher.authorizer
     return {
         "spaces": [
-            _described(dispatcher, *listed) for listed in dispatcher.spaces.listed() if guard.sees(agent, listed[0])
+            _described(dispatcher, *listed)
+            for listed in dispatcher.spaces.listed()
+            if authorizer.sees(agent, listed[0])
         ],
         "archives": [
             {
                 "name": f"{row.name}@{row.epoch}",
                 **dict.fromkeys(("entries", "bytes", "unseen")),
-                **(_figures(row) if guard.sees_all_of(agent, f"{row.name}@{row.epoch}") else {}),
+                **(_figures(row) if authorizer.sees_all_of(agent, f"{row.name}@{row.epoch}") else {}),
                 "time": row.time_ms,
                 "until": archives.until_ms(row),
             }
             for row in sorted(archives.rows.values(), key=lambda row: (row.name, row.epoch))
-            if guard.sees(agent, f"{row.name}@{row.epoch}")
+            if authorizer.sees(agent, f"{row.name}@{row.epoch}")
         ],
     }
 

@@ -53,7 +53,7 @@ class WatchRequests:
         self._dispatcher.answer(agent.conn, request, {"token": begins_at}, stands=True)
         watch = (StateWatch if args.get("states") else ChangeWatch)(agent.conn, request, prefix, replica)
         watch.lagged = is_dropped  # a snapshot then begins with a reset
-        watch.limit = self._dispatcher.guard.limit_of(agent, replica.name)
+        watch.limit = self._dispatcher.authorizer.limit_of(agent, replica.name)
         self._dispatcher.watches.add(watch, vector, self._node.now_ms)
         return LATER
 

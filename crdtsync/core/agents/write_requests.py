@@ -17,7 +17,7 @@ from crdtsync.core.replica.write_operations import WRITES
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.waiting.missing_changes import is_known_elsewhere
 from crdtsync.core.waiting.session_points import shown_at
-from crdtsync.core.waiting.wait_queue import LATER, Done, too_many_waits
+from crdtsync.core.waiting.wait_queue import LATER, WaitResult, too_many_waits
 from crdtsync.core.waiting.write_concern import check_possible, is_alone
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, Timeout
 from crdtsync.wire.codec import pack
@@ -96,7 +96,7 @@ class WriteRequests:
             if here is not None and not node.read_only and not not_ready.is_over(here.documents):
                 return None
             left_ms = max(0, round(1000 * (end_s - node.now_s)))
-            return Done(self._dispatcher.handle(agent, request, name, {**args, "timeout": left_ms}))
+            return WaitResult(self._dispatcher.handle(agent, request, name, {**args, "timeout": left_ms}))
 
         def expire() -> object:
             return Timeout("a text that this edits could not be made ready for it in that time; nothing was done")
@@ -124,7 +124,7 @@ class WriteRequests:
         def may_write(key: str) -> bool:
             return (
                 agent.everywhere >= Right.WRITE
-                or self._dispatcher.guard.grant(agent, replica.name).on(key) >= Right.WRITE
+                or self._dispatcher.authorizer.grant(agent, replica.name).on(key) >= Right.WRITE
             )
 
         def then(here: Replica, past: Past) -> object:
@@ -157,7 +157,7 @@ class WriteRequests:
             draft.author = author
             draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
-        draft.is_limited = not self._dispatcher.guard.sees_all_of(agent, replica.name)
+        draft.is_limited = not self._dispatcher.authorizer.sees_all_of(agent, replica.name)
         result = WRITES[name](draft, args)
         if draft.author is not None and not replica.schemas.is_empty:
             gone = replica.caps.keep(draft)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import VersionVector, merge
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.rows import HistoryDrop, OldDead
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +76,7 @@ class PatternTrimming:
         self._head = _START
         self._patterns: dict[str, _Pattern] = {}
 
-    def run(self, replica: Replica, batch: Batch, now_ms: int, whole_to: int | None = None) -> bool:
+    def run(self, replica: Replica, batch: WriteBatch, now_ms: int, whole_to: int | None = None) -> bool:
         """Look at a slice of rows, and add those to ``batch`` that are to go; whether there is more to do.
 
         The rows have been committed: none of them is in ``batch`` so far. Behind the position ``whole_to`` some are
@@ -119,7 +119,7 @@ class PatternTrimming:
             self._head = row.position, row.id
         return len(rows) == SLICE_ROWS
 
-    def _trim(self, replica: Replica, pattern: _Pattern, batch: Batch, now_ms: int, rows_max: int) -> int:
+    def _trim(self, replica: Replica, pattern: _Pattern, batch: WriteBatch, now_ms: int, rows_max: int) -> int:
         """Go on with the tail of a pattern; how many rows were looked at."""
         floor: VersionVector = {}
         gone: list[int] = []

@@ -28,7 +28,7 @@ from crdtsync.core.storage.rows import (
     OldRemoval,
     pack_vector,
 )
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.blobs import BLOB_PREFIX
 
 CHECK_INTERVAL_S = 1.0
@@ -197,7 +197,7 @@ class Retention:
         self._waiting: dict[str, None] = {}
         self._round_s = now_s
 
-    def touched(self, names: Iterable[str], batch: Batch, now_s: float) -> None:
+    def touched(self, names: Iterable[str], batch: WriteBatch, now_s: float) -> None:
         """Something is being written into these spaces: ``batch``."""
         self._waiting.update(dict.fromkeys(names))
         if batch.changes:
@@ -226,7 +226,7 @@ class Retention:
         self._of_patterns.clear()
 
     def run(
-        self, replicas: Mapping[str, Replica], batch: Batch, coming: Collection[str], now_ms: int, now_s: float
+        self, replicas: Mapping[str, Replica], batch: WriteBatch, coming: Collection[str], now_ms: int, now_s: float
     ) -> None:
         """Add to ``batch`` the next slice of what is to go, and raise the floors of the replicas accordingly.
 
@@ -300,7 +300,7 @@ class Retention:
         history_ms = min(times_ms, default=TIME_MS_MAX) + caps.history_age_ms_max
         return history_ms if change is None else min(history_ms, change.time_ms + caps.log_age_ms_max)
 
-    def _trim_log(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+    def _trim_log(self, replica: Replica, batch: WriteBatch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.log_bytes_max else 1
         pin = min(replica.pins, default=None)
         rows = self._oldest_changes(replica, rows_max)
@@ -322,7 +322,7 @@ class Retention:
         rows, whole_to = self._storage.oldest_changes(replica.id, rows_max), self._whole_to
         return rows if whole_to is None else [row for row in rows if row.position <= whole_to]
 
-    def _trim_pasts(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+    def _trim_pasts(self, replica: Replica, batch: WriteBatch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         """First what keys have beyond a cap of their own. One of the two in a turn: both go by what is on disk."""
         of_patterns = self._of_patterns.get(replica.id)
         if of_patterns is None:
@@ -335,7 +335,7 @@ class Retention:
                 return True
         return self._trim_history(replica, batch, size_bytes, now_ms, slice_rows)
 
-    def _drop_parts(self, replica: Replica, batch: Batch) -> bool:
+    def _drop_parts(self, replica: Replica, batch: WriteBatch) -> bool:
         """The bytes of blobs that have been removed go at once, unless a checkpoint or a snapshot in transfer needs
         them; whether some went.
         """
@@ -354,7 +354,7 @@ class Retention:
         self._part_pins[replica.id] = checkpoints
         return False
 
-    def _trim_history(self, replica: Replica, batch: Batch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
+    def _trim_history(self, replica: Replica, batch: WriteBatch, size_bytes: int, now_ms: int, slice_rows: int) -> bool:
         rows_max = slice_rows if size_bytes > self.caps.history_bytes_max else 1
         plan, dead = self._plan_history(replica, size_bytes, now_ms, rows_max)
         if plan.dead_to is None and not plan.removals_to:
@@ -387,7 +387,7 @@ class Retention:
         """The position behind which rows are on their way, if some are: as a pin."""
         return [] if self._whole_to is None else [self._whole_to]
 
-    def _trim_documents(self, replica: Replica, batch: Batch) -> bool:
+    def _trim_documents(self, replica: Replica, batch: WriteBatch) -> bool:
         """Go on with a round over the documents, or begin one if the log has been trimmed since the last began."""
         at = self._rounds.setdefault(replica.id, _Round())
         if at.after is None:

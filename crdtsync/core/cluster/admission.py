@@ -34,7 +34,7 @@ from crdtsync.core.cluster.node_names import names
 from crdtsync.core.cluster.records import Cluster, RecordType
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.peers.peer_state import Peer
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, NoSpace, Refused
 from crdtsync.wire.codec import pack, unpack
@@ -509,7 +509,7 @@ class Admission:
 
     # -- keeping -----------------------------------------------------------------------------------------------
 
-    def store(self, batch: Batch) -> None:
+    def store(self, batch: WriteBatch) -> None:
         """Put what has changed of invites into the commit under way."""
         for invite, stored in sorted(self.invitations.changed.items()):
             batch.metas.append((INVITES_META + invite.hex(), stored))

@@ -63,7 +63,7 @@ def explain(node: NodeParts, agent: Agent, space: str, key: object) -> Item:
     here = Subject(
         node,
         replica,
-        Reader(replica, node.storage, node.now_ms, replica.node_of, node.guard.limit_of(agent, replica.name)),
+        Reader(replica, node.storage, node.now_ms, replica.node_of, node.authorizer.limit_of(agent, replica.name)),
         key,
     )
     state, summary, found = _state(here)
@@ -190,15 +190,15 @@ def explain_request(node: NodeParts) -> Handler:
         space = args.get("space", agent.space)
         if type(space) is not str:
             raise InvalidRequest("space must be the name of a space")
-        if not node.guard.sees(agent, space):  # as of everything else, so that nobody learns of spaces by asking
-            raise node.guard.missing(agent, space)
+        if not node.authorizer.sees(agent, space):  # as of everything else, so that nobody learns of spaces by asking
+            raise node.authorizer.missing(agent, space)
         spaces = [space] if space in node.replicas else []
         return knowing_far(node, agent, request, spaces, lambda: told(agent, space, args))
 
     def told(agent: Agent, space: str, args: Mapping[str, Any]) -> Item:
-        node.guard.check(agent, "explain", args)  # once more: it may have waited
+        node.authorizer.check(agent, "explain", args)  # once more: it may have waited
         found = explain(node, agent, space, args.get("key"))
-        if not node.guard.sees_all_of(agent, space):
+        if not node.authorizer.sees_all_of(agent, space):
             for each in found["reasons"]:  # an alarm may name keys that this agent is not to know of
                 each["message"] = HIDDEN if "alarm" in each else each["message"]
         return found

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector
-from crdtsync.core.waiting.wait_queue import LATER, Done
+from crdtsync.core.waiting.wait_queue import LATER, WaitResult
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CLUSTER_SPACE
 
@@ -35,7 +35,7 @@ def status_request(
         now = partial(status, agent, args.get("reserved") is True)
         if args.get("far") is not True:
             return now()
-        shown = [name for name in node.replicas if name != CLUSTER_SPACE and node.guard.sees_all_of(agent, name)]
+        shown = [name for name in node.replicas if name != CLUSTER_SPACE and node.authorizer.sees_all_of(agent, name)]
         return knowing_far(node, agent, request, shown, now)
 
     return answer
@@ -53,11 +53,11 @@ def knowing_far(
 
     def check() -> object | None:
         missing.difference_update([one for one in missing if mesh.knows(*one)])
-        return None if missing else Done(answer())
+        return None if missing else WaitResult(answer())
 
     def expire() -> object:
         try:
-            return Done(answer())
+            return WaitResult(answer())
         except CrdtSyncError as error:
             return error
 

@@ -112,11 +112,11 @@ def limited_status(node: NodeParts, agent: Agent, whole: Mapping[str, Any]) -> d
 
     Figures of a space count keys, so they are of those spaces alone of which it may read all.
     """
-    guard = node.guard
+    authorizer = node.authorizer
     shown = {
         name: replica
         for name, replica in sorted(node.replicas.items())
-        if name != CLUSTER_SPACE and guard.sees_all_of(agent, name)
+        if name != CLUSTER_SPACE and authorizer.sees_all_of(agent, name)
     }
     own = {one.conn for one in node.dispatcher.agents.values() if one.who == agent.who}
     return {

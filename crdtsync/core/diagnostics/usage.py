@@ -104,7 +104,7 @@ def _of_records(node: NodeParts) -> Iterator[Usage]:
 
 def _of_quotas(node: NodeParts) -> Iterator[Usage]:
     """Of each quota that of the agent which has used most of its own."""
-    accounts = node.guard.accounts.attached()
+    accounts = node.authorizer.accounts.attached()
     watching = Counter[str]()
     for conn, agent in node.dispatcher.agents.items():
         if agent.account is not None:

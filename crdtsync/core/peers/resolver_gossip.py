@@ -50,7 +50,7 @@ class NodeResolvers:
         return max(found, default=None)
 
 
-class Ahead(NamedTuple):
+class NodeAhead(NamedTuple):
     """A node that comes before this one: how long its resolver may take, and how many of them it has asked by now."""
 
     node: str
@@ -145,7 +145,7 @@ class ResolverNews:
                     further[node] = conn, known
         return further | near | own
 
-    def ahead(self, space: str, key: str) -> list[Ahead]:
+    def ahead(self, space: str, key: str) -> list[NodeAhead]:
         """The nodes whose resolvers come before those of this one: the lower ones, and any that is at work on it."""
         found = []
         for node, known in sorted(self.nodes.items()):
@@ -153,7 +153,7 @@ class ResolverNews:
             if node < self._node or asked:
                 takeover_s = known.takeover_s(space, key)
                 if takeover_s is not None:
-                    found.append(Ahead(node, takeover_s, asked))
+                    found.append(NodeAhead(node, takeover_s, asked))
         return found
 
     # -- telling -----------------------------------------------------------------------------------------------

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from crdtsync.causality import HLC_AHEAD_MS_MAX
 from crdtsync.core.storage.rows import VOTES_NAME
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.votes import ADMIT, ASK, Known, Vote, Voted
+from crdtsync.wire.peer.votes import ADMIT, ASK, KnownVoter, Vote, Voted
 
 if TYPE_CHECKING:
     from crdtsync.core.identity import Identity
     from crdtsync.core.storage.interface import Storage
-    from crdtsync.core.storage.write_batch import Batch
+    from crdtsync.core.storage.write_batch import WriteBatch
 
 TTL_MS_MIN, TTL_MS_MAX = 1000, 600_000
 """Of a claim by quorum. The longest is what a voter waits that may have forgotten promises."""
@@ -75,7 +75,7 @@ class Voter:
         identity: Identity,
         voters: Iterable[str],
         storage: Storage,
-        batch: Callable[[], Batch],
+        batch: Callable[[], WriteBatch],
         now_s: float,
         now_ms: Callable[[], int],
     ) -> None:
@@ -151,7 +151,7 @@ class Voter:
         return number <= (self._now_ms() + HLC_AHEAD_MS_MAX) * 1000
 
     def _voted(self, vote: Vote, granted: bool, left_s: float = 0.0, holder: str = NOBODY) -> Voted:
-        known = tuple(Known(node, self.known[node]) for node in sorted(self.known))
+        known = tuple(KnownVoter(node, self.known[node]) for node in sorted(self.known))
         return Voted(
             vote.number, int(granted), self.highest(vote.key), round(left_s * 1000), holder, self.incarnation, known
         )

@@ -58,7 +58,7 @@ class PastRead:
     """Collects what is wanted of the past, for those who make something of it."""
 
     def __init__(
-        self, replica: Replica, storage: Storage, args: Mapping[str, Any], wanted: Wanted, rights: Grant | None
+        self, replica: Replica, storage: Storage, args: Mapping[str, Any], wanted: KeySelection, rights: Grant | None
     ) -> None:
         self.rights = rights
         self._storage = storage
@@ -175,7 +175,7 @@ class RestoreRead(PastRead):
             raise InvalidRequest("start must be a string, and undo the name of an agent")
         enough = 1 + (KEYS_MAX if self._undoes is None else UNDO_KEYS_MAX)
         super().__init__(
-            replica, storage, args, Wanted(None, check_prefix(args.get("prefix", "")), start, enough), None
+            replica, storage, args, KeySelection(None, check_prefix(args.get("prefix", "")), start, enough), None
         )
 
     def begin(self, replica: Replica) -> None:
@@ -216,7 +216,7 @@ def check_at(at: object) -> int | str:
     )
 
 
-class Wanted(NamedTuple):
+class KeySelection(NamedTuple):
     """What is to be collected: the ``keys`` with these names, or those with a prefix that sort after ``start``, and
     then at least ``enough`` of them; ``has_values``: with their values.
     """
@@ -232,16 +232,16 @@ class Wanted(NamedTuple):
         return key.startswith(self.prefix) if self.keys is None else key in self.keys
 
 
-def _wanted_by(name: str, args: Mapping[str, Any]) -> Wanted:
+def _wanted_by(name: str, args: Mapping[str, Any]) -> KeySelection:
     """What a request needs."""
     if name != "scan":
         keys = args.get("keys") if name == "get_many" else [args.get("key")]
-        return Wanted(sorted({key for key in keys if type(key) is str}) if type(keys) is list else [])
+        return KeySelection(sorted({key for key in keys if type(key) is str}) if type(keys) is list else [])
     start = args.get("start", "")
     if args.get("reverse") or type(start) is not str:
-        return Wanted(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
+        return KeySelection(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
     enough = page_limit(args) + 1
-    return Wanted(None, check_prefix(args.get("prefix", "")), start, enough, bool(args.get("values")))
+    return KeySelection(None, check_prefix(args.get("prefix", "")), start, enough, bool(args.get("values")))
 
 
 class Collecting:
@@ -249,7 +249,7 @@ class Collecting:
     of ``keys``. It stops before the end when it has ``enough`` keys; ``complete_to`` is then the last of them.
     """
 
-    def __init__(self, replica: Replica, storage: Storage, cut: Cut, wanted: Wanted) -> None:
+    def __init__(self, replica: Replica, storage: Storage, cut: Cut, wanted: KeySelection) -> None:
         self.complete_to: str | None = None
         self._replica, self._storage, self._cut, self._wanted = replica, storage, cut, wanted
         self._found: dict[str, dict[Dot, Entry]] = {}

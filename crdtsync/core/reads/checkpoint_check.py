@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS
-from crdtsync.core.reads.as_of import Collecting, Wanted
+from crdtsync.core.reads.as_of import Collecting, KeySelection
 from crdtsync.core.reads.cuts import Cut, cut_of
 from crdtsync.errors import InvalidEncoding
 
@@ -100,7 +100,7 @@ class CheckpointCheck:
         if self._page is None:
             if self._cut is None:
                 self._cut = cut_of(self.replica, self._record.vector, self._record.time_ms)
-            wanted = Wanted(None, "", self._start or "", SLICE_KEYS, has_values=False)
+            wanted = KeySelection(None, "", self._start or "", SLICE_KEYS, has_values=False)
             self._page = Collecting(self.replica, self._storage, self._cut, wanted)
         if self._page.advance():
             self._found = self._page.found()

@@ -45,7 +45,7 @@ _LAST_CHAR = "\U0010ffff"
 _REGISTER = int(Kind.REGISTER)
 
 
-class Place(NamedTuple):
+class ScanRange(NamedTuple):
     """Which keys a scan is of, and from which side they are gone through."""
 
     prefix: str
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     """Only keys with siblings."""
 
 
-class Page:
+class ListingPage:
     """The rows of one answer, as far as there is room."""
 
     def __init__(self, reader: Reader, limit: int) -> None:
@@ -88,7 +88,7 @@ def scan(reader: Reader, args: Arguments) -> object:
         raise InvalidRequest("conflicts are listed key by key: leave out delimiter")
     describe_row = _entry_row if args.get("entries") else _row
     read = inline_value if args.get("values") else _no_value
-    page = Page(reader, pages.page_limit(args))
+    page = ListingPage(reader, pages.page_limit(args))
     at, more = start, False
     tried = 0
     while not more:
@@ -137,7 +137,7 @@ def get_many(reader: Reader, args: Arguments) -> object:
         fault = key_fault(key)
         if fault is not None:
             raise InvalidRequest(f"the key {shown(key)} {fault}")
-    page = Page(reader, len(keys))
+    page = ListingPage(reader, len(keys))
     done = 0
     for key in keys:
         if page.is_full or (reader.groups(key) and not page.add(_row(reader, key, inline_value))):
@@ -149,17 +149,17 @@ def get_many(reader: Reader, args: Arguments) -> object:
 # -- which keys ------------------------------------------------------------------------------------------------
 
 
-def _place(args: Arguments) -> Place:
+def _place(args: Arguments) -> ScanRange:
     prefix = check_prefix(args.get("prefix", ""))
-    return Place(prefix, bool(args.get("reverse")), bool(args.get("conflicts")))
+    return ScanRange(prefix, bool(args.get("reverse")), bool(args.get("conflicts")))
 
 
-def _keys(reader: Reader, place: Place, start: str) -> Iterator[str]:
+def _keys(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
     """Those that may be shown, from the first one after ``start`` on; before it, if they are gone through backwards."""
     return _conflicting(reader, place, start) if place.is_conflicting else _living(reader, place, start)
 
 
-def _living(reader: Reader, place: Place, start: str) -> Iterator[str]:
+def _living(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
     entries, prefix = reader.replica.entries, place.prefix
     parts = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
     if place.is_reversed:
@@ -169,7 +169,7 @@ def _living(reader: Reader, place: Place, start: str) -> Iterator[str]:
     return (key for key in found if entries.live(key, reader.now_ms))
 
 
-def _conflicting(reader: Reader, place: Place, start: str) -> Iterator[str]:
+def _conflicting(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
     """Conflicts are few: among the keys with several entries alone, not among all."""
     entries = reader.replica.entries
     plural = sorted(

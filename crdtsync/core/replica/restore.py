@@ -235,7 +235,7 @@ def _check_alone(since: list[str | None] | None, agent: str) -> None:
         raise InvalidRequest(f"{' and '.join(others)} wrote it too since then")
 
 
-class _Made(NamedTuple):
+class _KeyRestore(NamedTuple):
     """Operations that write, and entries that go."""
 
     ops: list[Op]
@@ -248,7 +248,7 @@ def _content(entry: Entry) -> tuple[str | None, bytes, bytes]:
     return entry.sub, entry.value_hash, pack([attrs.get("confidence"), attrs.get("meta")])
 
 
-def _of_values(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_values(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _KeyRestore:
     """Registers, fields of maps, elements of sets: each stands for itself."""
     then, now = {*was}, {*held}
     left: dict[object, list[Entry]] = {}
@@ -265,7 +265,7 @@ def _of_values(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Seque
                 missing.append(entry)
     if len(missing) > CHANGE_OPS_MAX:  # to make them only to count them would take long
         raise _too_many(len(missing))
-    return _Made(_written(draft, missing), [entry for some in left.values() for entry in some])
+    return _KeyRestore(_written(draft, missing), [entry for some in left.values() for entry in some])
 
 
 class _PutAnew(InvalidRequest):
@@ -278,7 +278,7 @@ def _shows(entry: Entry) -> tuple[object, ...]:
     return (*_content(entry)[::2], None if manifest is None else manifest._replace(upload=""))
 
 
-def _of_blobs(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_blobs(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _KeyRestore:
     """Blobs that came later go. One that is gone needs its parts anew, for its own may go with who removed it."""
     left = [*held]
     for entry in was:
@@ -288,26 +288,26 @@ def _of_blobs(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Seque
                 "this client brings no blobs back: upgrade it, or read it there (blob get --at), and put it again"
             )
         left.remove(same)
-    return _Made([], left)
+    return _KeyRestore([], left)
 
 
-def _of_log(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_log(draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _KeyRestore:
     """The elements up to the first that differs stay."""
     same = 0
     while same < min(len(was), len(held)) and (was[same] is held[same] or _content(was[same]) == _content(held[same])):
         same += 1
     if len(was) - same > CHANGE_OPS_MAX:
         raise _too_many(len(was) - same)
-    return _Made(_written(draft, was[same:]), [*held[same:]])
+    return _KeyRestore(_written(draft, was[same:]), [*held[same:]])
 
 
-def _of_counter(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_counter(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _KeyRestore:
     """Names that are gone come back, and one reset takes off what was counted beyond the value then."""
     if not was:
-        return _Made([], [*held])
+        return _KeyRestore([], [*held])
     then, now = summary_of(Tally, was), summary_of(Tally, held)
     if held and then.value == now.value:
-        return _Made([], [])
+        return _KeyRestore([], [])
     key = was[0].key
     names = {name_of(entry) for entry in held if entry.sub != RESET}
     back = [entry for entry in was if entry.sub != RESET and name_of(entry) not in names]
@@ -321,10 +321,10 @@ def _of_counter(_draft: SpaceDraft, _past: Past, was: Sequence[Entry], held: Seq
     resets = [entry for entry in held if entry.sub == RESET]
     if record:
         ops.append(_op(key, Kind.COUNTER, Copied(RESET, pack(record), None)))
-    return _Made(ops, resets)
+    return _KeyRestore(ops, resets)
 
 
-def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _Made:
+def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence[Entry]) -> _KeyRestore:
     """A text that is still there is edited; one that is gone is made anew.
 
     :raises NotReady: one has to be made ready for its edit first.
@@ -352,7 +352,7 @@ def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence
             ops.append(_fresh_text(was[0].key, content, document_lost))
         else:
             here.remove(same)
-    return _Made(ops, [entry for family in here for entry in family.entries])
+    return _KeyRestore(ops, [entry for family in here for entry in family.entries])
 
 
 def _fresh_text(key: str, content: str, document: Dot) -> Op:
@@ -382,7 +382,7 @@ def _op(key: str, kind: int, copied: Copied) -> Op:
     return Op(key, copied.sub, kind, copied.value, value_hash(copied.value), (), copied.attrs)
 
 
-_Make = Callable[["SpaceDraft", Past, Sequence[Entry], Sequence[Entry]], _Made]
+_Make = Callable[["SpaceDraft", Past, Sequence[Entry], Sequence[Entry]], _KeyRestore]
 _OF_KIND: dict[int, _Make] = {
     Kind.LOG: _of_log,
     Kind.COUNTER: _of_counter,

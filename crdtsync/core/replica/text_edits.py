@@ -17,7 +17,7 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.rows import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
@@ -110,7 +110,7 @@ class TextEdits:
         self._documents = replica.documents
         self._ledger = ledger
         self._parts = 0
-        self._parts_of: Batch | None = None  # the turn in which they were
+        self._parts_of: WriteBatch | None = None  # the turn in which they were
         self._ahead: _TakenAhead | None = None
         self._ahead_of: tuple[Writer, int] | None = None  # which change that is
         self._skipped: dict[Dot, None] = {}

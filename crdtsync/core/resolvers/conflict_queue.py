@@ -17,7 +17,7 @@ from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.values import describe_key, is_conflict, packed_value
-from crdtsync.core.peers.resolver_gossip import Ahead
+from crdtsync.core.peers.resolver_gossip import NodeAhead
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.backoff import RoundBackoff
 from crdtsync.core.space import Applied, SpaceState
@@ -77,7 +77,7 @@ class PendingConflict:
         self.attempts = 0
         self.retry_s = 0.0
         self.hold_s = 0.0
-        self.ahead: list[Ahead] = []
+        self.ahead: list[NodeAhead] = []
 
 
 class ConflictQueue:
@@ -411,7 +411,7 @@ class ConflictQueue:
 
 def _described(replica: Replica, key: str, live: list[Entry]) -> dict[str, Any]:
     """An entry with its siblings, of which what would be too much for one event is left out."""
-    described = describe_key(replica, key, live, replica.node_of, _Reading())
+    described = describe_key(replica, key, live, replica.node_of, _ValueReader())
     assert described is not None
     parts = (described, *described["siblings"])
     if sum(len(part["meta"] or b"") for part in parts) > EVENT_BYTES_MAX // 2:
@@ -420,7 +420,7 @@ def _described(replica: Replica, key: str, live: list[Entry]) -> dict[str, Any]:
     return described
 
 
-class _Reading:
+class _ValueReader:
     """Reads values until they are too much for one event; from then on they are None."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """What the core asks of the disk: reads of what has been committed, which are answered at once.
 
 As in etcd's raft library, the core never writes. It hands what is to be written to its caller, as a
-:class:`~crdtsync.core.storage.write_batch.Batch`.
+:class:`~crdtsync.core.storage.write_batch.WriteBatch`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from crdtsync.core.storage.rows import (
 from crdtsync.wire.change import Change
 
 
-class Batch:
+class WriteBatch:
     """Everything that one commit must make durable, as rows by table."""
 
     __slots__ = (
@@ -98,8 +98,8 @@ class Batch:
         return bool(self.changes) or any(_reasons(self))
 
 
-_reasons = attrgetter(*(name for name in Batch.__slots__ if name not in ("clocks", "own_changes")))
-NOTHING = Batch()
+_reasons = attrgetter(*(name for name in WriteBatch.__slots__ if name not in ("clocks", "own_changes")))
+NOTHING = WriteBatch()
 """For a turn that writes nothing, as most do that only read. Nobody adds to it."""
 
 
@@ -112,7 +112,7 @@ class Ledger:
     def __init__(self, position: int, row: int) -> None:
         self.position = position
         self.row = row
-        self.batch = Batch()
+        self.batch = WriteBatch()
         self.late: dict[str, list[Change | bytes]] = {}
         """By space, changes that have waited and may be taken in, but not in the same turn as so many others."""
         self._long: list[tuple[LongValues, Entry]] = []
@@ -129,10 +129,10 @@ class Ledger:
                 values.let_go(entry)
             self._long.clear()
 
-    def take(self) -> Batch:
+    def take(self) -> WriteBatch:
         """The rows collected since the last call."""
         batch = self.batch
         if not batch and not batch.clocks:
             return NOTHING
-        self.batch = Batch()
+        self.batch = WriteBatch()
         return batch

@@ -21,7 +21,7 @@ LATER = object()
 """What a handler of a request returns if the reply comes by itself, later."""
 
 
-class Done:
+class WaitResult:
     """A waiting request's result, which may itself be None."""
 
     def __init__(self, result: object) -> None:

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from crdtsync.context import AsyncSearch
 from crdtsync.context.view.render import in_a_line
-from crdtsync.mcp.answers import Hits, Keys, Shortened, answer, moment, short, within
+from crdtsync.mcp.answers import Hits, KeyList, Shortened, answer, moment, short, within
 from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
@@ -89,7 +89,7 @@ def tools(sessions: Callers) -> list[Tool]:
         prefix: str = "",
         limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
         after_key: Annotated[str | None, Field(description="Go on behind this key.")] = None,
-    ) -> Annotated[CallToolResult, Keys]:
+    ) -> Annotated[CallToolResult, KeyList]:
         """List keys that begin with a prefix."""
         found = await sessions.of(ctx).keys(prefix, start=after_key, limit=limit + 1)
         keys, more = list(found[:limit]), len(found) > limit

@@ -74,7 +74,7 @@ class Head:
     model: str = ""
 
 
-class Agent(ABC):
+class CodingAgent(ABC):
     """One coding agent.
 
     ``variable`` names a variable that, if set, stands for its directory ``folder`` below the home; the directory is

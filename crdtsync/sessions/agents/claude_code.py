@@ -4,7 +4,7 @@ SLUG is the directory that the agent works in, with dashes; it resumes only what
 where it is started. Messages are a tree, and the conversation is the way from the last one back over its parents.
 """
 
-# ruff: noqa: D102, ARG002  # the methods are those of Agent
+# ruff: noqa: D102, ARG002  # the methods are those of CodingAgent
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crdtsync.sessions.agents.agent import (
     CLAUDE_CODE,
     NO_LONGER_SEEN,
     OF_ITS_OWN,
-    Agent,
+    CodingAgent,
     Description,
     Head,
     said_in,
@@ -48,7 +48,7 @@ _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _VERSION = "2.1.0"
 
 
-class ClaudeCode(Agent):
+class ClaudeCode(CodingAgent):
     """Claude Code."""
 
     name, title, folder, variable = CLAUDE_CODE, "Claude Code", ".claude", "CLAUDE_CONFIG_DIR"

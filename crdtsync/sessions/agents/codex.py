@@ -4,7 +4,7 @@ What else lies there, SQLite and indexes, is made anew from these files. The con
 order; a fork goes on from those of its parent. In 2025 a line was an item by itself.
 """
 
-# ruff: noqa: D102, ARG002  # the methods are those of Agent
+# ruff: noqa: D102, ARG002  # the methods are those of CodingAgent
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crdtsync.sessions.agents.agent import (
     NOTE,
     OF_ITS_OWN,
     SEALED,
-    Agent,
+    CodingAgent,
     Description,
     Head,
     compacted,
@@ -52,7 +52,7 @@ _HARNESS = re.compile(rf"\s*<(?:environment_context|user_instructions|turn_abort
                       rf"{re.escape(NOTE)}|# AGENTS\.md instructions")  # fmt: skip
 
 
-class Codex(Agent):
+class Codex(CodingAgent):
     """Codex."""
 
     name, title, folder, variable = CODEX, "Codex", ".codex", "CODEX_HOME"

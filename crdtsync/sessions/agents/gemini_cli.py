@@ -5,7 +5,7 @@ which one that is. A message that changes stands there again, under the same id;
 Versions before 0.50 or so kept a session as one JSON document; that is not read.
 """
 
-# ruff: noqa: D102, ARG002  # the methods are those of Agent
+# ruff: noqa: D102, ARG002  # the methods are those of CodingAgent
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from crdtsync.sessions.agents.agent import GEMINI_CLI, NOTE, OF_ITS_OWN, Agent, Description, Head, said_in
+from crdtsync.sessions.agents.agent import GEMINI_CLI, NOTE, OF_ITS_OWN, CodingAgent, Description, Head, said_in
 from crdtsync.sessions.agents.fields import Fields, json_bytes, records
 from crdtsync.sessions.conversation.record import (
     ASSISTANT,
@@ -35,7 +35,7 @@ _DIRECTORY = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
 _HARNESS = re.compile(rf"\s*<(?:session_context|hook_context|state_snapshot|system-reminder)|{re.escape(NOTE)}")
 
 
-class GeminiCli(Agent):
+class GeminiCli(CodingAgent):
     """Gemini CLI. It may begin another file under the id that it resumes: the larger one is meant."""
 
     name, title, folder, variable, below = GEMINI_CLI, "Gemini CLI", ".gemini", "GEMINI_CLI_HOME", ".gemini"

@@ -5,7 +5,7 @@ lines that only grow: one for each message with its parts, and its record as the
 imports, too.
 """
 
-# ruff: noqa: D102, ARG002  # the methods are those of Agent
+# ruff: noqa: D102, ARG002  # the methods are those of CodingAgent
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any
 from crdtsync.sessions.agents.agent import (
     NOTE,
     OPENCODE,
-    Agent,
+    CodingAgent,
     Description,
     Head,
     compacted,
@@ -56,7 +56,7 @@ _KEPT_BY_ITSELF = ("step-start", "step-finish", "snapshot", "patch", "agent", "r
 _VERSION = "1.0.0"
 
 
-class OpenCode(Agent):
+class OpenCode(CodingAgent):
     """OpenCode. Importing adds the messages that its database lacks, and leaves the others as they are."""
 
     name, title, folder, variable = OPENCODE, "OpenCode", ".local/share/opencode", "XDG_DATA_HOME"

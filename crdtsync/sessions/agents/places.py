@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.agent import Agent
+from crdtsync.sessions.agents.agent import CodingAgent
 from crdtsync.sessions.agents.claude_code import ClaudeCode
 from crdtsync.sessions.agents.codex import Codex
 from crdtsync.sessions.agents.gemini_cli import GeminiCli
@@ -17,14 +17,14 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 FILE_BYTES_MAX = 512 * 1024 * 1024
 """Of one file of a session: a larger one is left out, or refused if it is the first one."""
 
-AGENTS: dict[str, Agent] = {one.name: one for one in (ClaudeCode(), Codex(), GeminiCli(), OpenCode())}
+AGENTS: dict[str, CodingAgent] = {one.name: one for one in (ClaudeCode(), Codex(), GeminiCli(), OpenCode())}
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
     """A session on this machine: its main file, and those beside it by their names."""
 
-    agent: Agent
+    agent: CodingAgent
     id: str
     main: Path
 
@@ -33,7 +33,7 @@ class Local:
         return self.agent.side_files(self.main)
 
 
-def agent_named(name: str) -> Agent:
+def agent_named(name: str) -> CodingAgent:
     """The agent, or :class:`~crdtsync.errors.InvalidRequest` that says which there are."""
     if name not in AGENTS:
         raise InvalidRequest(f"{name!r} is no agent whose sessions are known here: {', '.join(AGENTS)}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SecretForm:
     """One form of secret; group 1 of ``pattern`` is the secret, if there is one, else all of the match. ``hint`` has
     dashes where underscores may be. ``in_name``: only where :data:`NAME` is before it.
     """
@@ -30,8 +30,8 @@ NAME = re.compile(rb"(?:\A|[^A-Za-z0-9_-])[A-Za-z0-9_-]{0,99}\Z")
 _END = rb"(?![A-Za-z0-9])"
 
 
-def _form(kind: str, hint: str, pattern: bytes, *, in_name: bool = False) -> Form:
-    return Form(kind, hint.encode().replace(b"_", b"-"), re.compile(pattern, re.DOTALL), in_name)
+def _form(kind: str, hint: str, pattern: bytes, *, in_name: bool = False) -> SecretForm:
+    return SecretForm(kind, hint.encode().replace(b"_", b"-"), re.compile(pattern, re.DOTALL), in_name)
 
 
 def _plain(beginning: bytes) -> bytes:
@@ -48,12 +48,12 @@ def _edge(beginning: bytes, *more: bytes) -> bytes:
     return plain + b"(?:" + b"|".join(one + plain + b")" for one in (*behind, *more)) + b")"
 
 
-def _short(kind: str, beginnings: tuple[bytes, ...], rest: bytes) -> list[Form]:
+def _short(kind: str, beginnings: tuple[bytes, ...], rest: bytes) -> list[SecretForm]:
     """Also at the end of a name, such as ``api-ghp_…``."""
     return [_form(kind, one.decode(), _edge(one, b"(?<=[_-]") + rest, in_name=True) for one in beginnings]
 
 
-def _long(kind: str, beginning: bytes, rest: bytes) -> Form:
+def _long(kind: str, beginning: bytes, rest: bytes) -> SecretForm:
     return _form(kind, beginning.decode(), _plain(beginning) + rest)
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from crdtsync.sessions.redaction.own import OwnPatterns
-from crdtsync.sessions.redaction.patterns import FORMS, NAME, STEMS, VALUE, Form
+from crdtsync.sessions.redaction.patterns import FORMS, NAME, STEMS, VALUE, SecretForm
 
 REDACTED = "[redacted:"
 """So a mark begins."""
@@ -130,7 +130,7 @@ class Redactor:
                 at = end
         return b"".join([*parts, line[at:]])
 
-    def _replaced(self, form: Form, found: re.Match[bytes]) -> bytes:
+    def _replaced(self, form: SecretForm, found: re.Match[bytes]) -> bytes:
         group = 1 if found.re.groups else 0
         if found[group] is None or (form.in_name and _is_within(found.string, found.start())):
             return found[0]

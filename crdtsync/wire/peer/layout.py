@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from crdtsync.wire.peer.fields import Flat, Several
 
 
-class Layout(NamedTuple):
+class FieldCodec(NamedTuple):
     """Both ways between what a field holds and what stands for it in the array. ``read`` checks every bound."""
 
     write: Callable[[Any], Any]
@@ -26,7 +26,7 @@ class Layout(NamedTuple):
 
 
 @cache
-def layout_of(cls: Any) -> Layout:
+def layout_of(cls: Any) -> FieldCodec:
     """Of a message, or of a record in one: all its fields, in order."""
     hints = get_type_hints(cls, include_extras=True)
     fields = [_of_field(hints[name]) for name in cls._fields]
@@ -40,26 +40,26 @@ def layout_of(cls: Any) -> Layout:
             raise ValueError("a part is missing")
         return cls(*[field.read(part) for field, part in zip(fields, plain, strict=False)])
 
-    return Layout(write, read)
+    return FieldCodec(write, read)
 
 
-def _of_field(hint: Any, size: Several | None = None) -> Layout:
+def _of_field(hint: Any, size: Several | None = None) -> FieldCodec:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         plain, form = inner
         if isinstance(form, Several):
             return _of_field(plain, form)
-        return Layout(form.write if isinstance(form, Flat) else _as_it_is, form.read)
+        return FieldCodec(form.write if isinstance(form, Flat) else _as_it_is, form.read)
     if origin in (Union, UnionType):
         return _either([_of_field(one) for one in inner])
     if origin is Mapping:
         return _map(_of_field(inner[0]), _of_field(inner[1]), size)
     if origin in (list, tuple, frozenset):
         return _list(origin, _of_field(inner[0]), size)
-    return Layout(_as_it_is, _read_flag) if hint is bool else layout_of(hint)
+    return FieldCodec(_as_it_is, _read_flag) if hint is bool else layout_of(hint)
 
 
-def _list(make: Callable[[Any], Any], item: Layout, size: Several | None) -> Layout:
+def _list(make: Callable[[Any], Any], item: FieldCodec, size: Several | None) -> FieldCodec:
     order = sorted if make is frozenset else list
 
     def write(held: Any) -> list[object]:
@@ -68,10 +68,10 @@ def _list(make: Callable[[Any], Any], item: Layout, size: Several | None) -> Lay
     def read(plain: Any) -> Any:
         return make([item.read(one) for one in _items(plain, size)])
 
-    return Layout(write, read)
+    return FieldCodec(write, read)
 
 
-def _map(key: Layout, value: Layout, size: Several | None) -> Layout:
+def _map(key: FieldCodec, value: FieldCodec, size: Several | None) -> FieldCodec:
     """A list of pairs, in order of the keys."""
 
     def write(held: Mapping[Any, Any]) -> list[object]:
@@ -80,10 +80,10 @@ def _map(key: Layout, value: Layout, size: Several | None) -> Layout:
     def read(plain: Any) -> dict[Any, Any]:
         return {key.read(name): value.read(of) for name, of in _items(plain, size)}
 
-    return Layout(write, read)
+    return FieldCodec(write, read)
 
 
-def _either(choices: list[Layout]) -> Layout:
+def _either(choices: list[FieldCodec]) -> FieldCodec:
     """What the first of them can read. They are written as they are."""
 
     def read(plain: Any) -> Any:
@@ -92,7 +92,7 @@ def _either(choices: list[Layout]) -> Layout:
                 return choice.read(plain)
         return choices[-1].read(plain)
 
-    return Layout(_as_it_is, read)
+    return FieldCodec(_as_it_is, read)
 
 
 def _items(plain: Any, size: Several | None = None) -> list[Any]:

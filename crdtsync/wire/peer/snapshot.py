@@ -110,7 +110,7 @@ class EntryFields(NamedTuple):
     attrs: dict[str, Any] | None
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A piece of a document that has ``size_bytes`` in all."""
 
     document: Dot
@@ -148,7 +148,7 @@ class Encodable(Protocol):
         """How long the value is."""
 
 
-Content = Header | list[WriterRow] | list[EntryFields] | list[Piece]
+Content = Header | list[WriterRow] | list[EntryFields] | list[DocumentPiece]
 
 
 def part_hash(snapshot: bytes, part: int, data: bytes) -> bytes:
@@ -197,7 +197,7 @@ def encode_entries(entries: Sequence[Encodable]) -> bytes:
     return pack([3, flat])
 
 
-def encode_pieces(pieces: Iterable[Piece]) -> bytes:
+def encode_pieces(pieces: Iterable[DocumentPiece]) -> bytes:
     """A part of the documents."""
     return pack([4, [part for piece in pieces for part in (*piece.document, piece.size_bytes, piece.data)]])
 
@@ -296,9 +296,9 @@ def _checked(record: tuple[Any, ...]) -> EntryFields:
     )
 
 
-def _pieces(plain: list[Any]) -> list[Piece]:
+def _pieces(plain: list[Any]) -> list[DocumentPiece]:
     return [
-        Piece(_dot(writer, seq, n), read_count(size, DOCUMENT_BYTES_MAX), read_blob(data, DOCUMENT_BYTES_MAX))
+        DocumentPiece(_dot(writer, seq, n), read_count(size, DOCUMENT_BYTES_MAX), read_blob(data, DOCUMENT_BYTES_MAX))
         for writer, seq, n, size, data in _records(plain[1], 5)
     ]
 

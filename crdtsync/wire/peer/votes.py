@@ -27,7 +27,7 @@ ASK, GIVE, ADMIT = 0, 1, 2
 """Promise a key to an owner; forget such a promise; know from now on under which name a voter votes."""
 
 
-class Known(NamedTuple):
+class KnownVoter(NamedTuple):
     """A voter, and under which name it votes.
 
     :param node: its id
@@ -93,4 +93,4 @@ class Voted(Message):
     left_ms: Count
     holder: Text
     incarnation: Hash
-    known: Annotated[tuple[Known, ...], Several(VOTERS_MAX)] = ()
+    known: Annotated[tuple[KnownVoter, ...], Several(VOTERS_MAX)] = ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crdtsyncd.storage.database import Store
 
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 
 ARCHIVE_NAME = "archive"
 
@@ -38,7 +38,7 @@ def begin(open_store: OpenStore, cluster: bytes, node: str, metas: Mapping[str, 
     :raises CrdtSyncError: the disk failed.
     """
     store = open_store(cluster, node)
-    batch = Batch()
+    batch = WriteBatch()
     batch.metas.extend(metas.items())
     store.commit(batch)
     return store

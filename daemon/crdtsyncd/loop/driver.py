@@ -62,7 +62,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node import Node
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError, NoSpace, StorageError
 from crdtsync.wire.codec import new_row
 from crdtsync.wire.invites import Invite
@@ -259,7 +259,7 @@ class Driver:
             return
         self._connections.send_to_peers(sends)
 
-    def _mind_store(self, persisted: Batch) -> None:
+    def _mind_store(self, persisted: WriteBatch) -> None:
         if not persisted:
             return
         self._checkpoints.mind()
@@ -431,7 +431,7 @@ class Driver:
         await self._flushed.wait()
 
     async def turn(self) -> None:
-        """See :class:`crdtsyncd.service.sd_notify.Worker`."""
+        """See :class:`crdtsyncd.service.sd_notify.TurnLoop`."""
         self.feed(Tick())
         await self.breathe()
 
@@ -533,7 +533,7 @@ class Driver:
         from crdtsyncd.telemetry.metrics_privacy import with_names
         from crdtsyncd.telemetry.prometheus import exposition  # only where somebody asks: it takes memory
 
-        is_named = {"all": lambda _name: True, "none": lambda _name: False}.get(spaces, self._node.guard.is_open)
+        is_named = {"all": lambda _name: True, "none": lambda _name: False}.get(spaces, self._node.authorizer.is_open)
         with self.times.work("metrics"):
             return exposition(with_names(self._node.status(), is_named), self._store.commit_times, self.times)
 

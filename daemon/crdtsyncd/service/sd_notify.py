@@ -59,7 +59,7 @@ def inherited_sockets() -> dict[str, list[socket.socket]]:
     return found
 
 
-class Worker(Protocol):
+class TurnLoop(Protocol):
     """What must be seen to move before the watchdog is told that all is well."""
 
     progress: int
@@ -68,7 +68,7 @@ class Worker(Protocol):
         """Make one whole turn: step, commit, deliver."""
 
 
-async def report(worker: Worker, status: Callable[[], str]) -> None:
+async def report(worker: TurnLoop, status: Callable[[], str]) -> None:
     """Keep the manager informed: what the service does, and, for its watchdog, that it gets on.
 
     The watchdog is pinged only after the worker has made a turn. A daemon whose event loop runs and whose work is stuck

@@ -1,6 +1,6 @@
 """Storage: SQLite, and the journal before it: what is committed here survives a kill and a power cut.
 
-Open first: :class:`~crdtsyncd.storage.database.Store`, and in it ``commit``. It takes the ``Batch`` of a turn and
+Open first: :class:`~crdtsyncd.storage.database.Store`, and in it ``commit``. It takes the ``WriteBatch`` of a turn and
 returns when that is on disk. This is where a write is made durable. A commit of ordinary writes is one record at
 the end of the journal's file: one write, one flush. The tables follow by slices, between the turns of others, in a
 transaction that ends once it has hundreds of them. A commit that does more, or is large, goes to the tables directly,

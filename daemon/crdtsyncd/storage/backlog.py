@@ -25,7 +25,7 @@ import msgpack
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
 
 SLICE_ROWS = 256
@@ -76,7 +76,7 @@ class Backlog:
         """The log position of the oldest change of which there are records; 0: it is not known."""
         return self._commits[0][1] if self._commits else 0
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: WriteBatch) -> None:
         """Behind what is there, the rows of a batch that are about entries. In the caller's transaction."""
         last = 0
         if not self.count:
@@ -97,14 +97,14 @@ class Backlog:
         if last:
             self._commits.append((last, batch.first_position()))
 
-    def take(self) -> tuple[int, Batch]:
+    def take(self) -> tuple[int, WriteBatch]:
         """The oldest record, and its number. It goes with the caller's transaction."""
         number, packed = self._db.execute("SELECT id, rows FROM backlog WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
         at, rows = _unpacked(packed)
         name, make = _ROWS[at]
         while self._commits and self._commits[0][0] < number:
             self._commits.popleft()
-        batch = Batch()
+        batch = WriteBatch()
         if at == _MARKS:
             batch.removed_rows = [RemovedRow(row, *death) for death, some in rows for row in some]
         else:

@@ -45,7 +45,7 @@ from crdtsyncd.telemetry.event_log import log
 
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.storage.rows import VOTES_NAME
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
 
 DATABASE_NAME = "crdtsync.db"
@@ -62,7 +62,7 @@ _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
 """What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
 
 _TRIMS = ("floors", "history_floors", "log_trims", "history_trims", "document_trims")
-_lasting = attrgetter(*(name for name in Batch.__slots__ if name not in (*_TRIMS, "clocks", "own_changes")))
+_lasting = attrgetter(*(name for name in WriteBatch.__slots__ if name not in (*_TRIMS, "clocks", "own_changes")))
 """What of a batch must not be lost when power fails. A trim that is lost is done again."""
 
 
@@ -163,7 +163,7 @@ class Store(Upkeep):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def commit(self, batch: Batch, is_direct: bool = False) -> None:
+    def commit(self, batch: WriteBatch, is_direct: bool = False) -> None:
         """Make ``batch`` durable: on return it is on disk, but for what only trims. ``is_direct``: and in the tables.
 
         :raises NoSpace: the disk is full; nothing of the batch is stored.
@@ -209,7 +209,7 @@ class Store(Upkeep):
             self._own_changes += batch.own_changes
             self._mark.write(self._era, self._own_changes)
 
-    def _append(self, batch: Batch, row: bytes) -> None:
+    def _append(self, batch: WriteBatch, row: bytes) -> None:
         """To the journal alone."""
         rows = self._journal.untaken_rows
         if self._journal.is_full or (rows and are_many(rows + batch.entry_rows())):
@@ -222,7 +222,7 @@ class Store(Upkeep):
                 self._journal.flush_tables()
         self._journal.append(row, batch)
 
-    def _write(self, batch: Batch, era: bytes | None) -> None:
+    def _write(self, batch: WriteBatch, era: bytes | None) -> None:
         """To the tables, after what is in the journal; ``era``: a new one begins."""
         self._settle()
         db = self._connection
@@ -242,7 +242,7 @@ class Store(Upkeep):
                 db.execute("PRAGMA synchronous = FULL")  # which SQLite takes outside of transactions alone
         self.is_wiping_due |= bool(batch.scrubs)
 
-    def _write_rows(self, batch: Batch, era: bytes | None) -> None:
+    def _write_rows(self, batch: WriteBatch, era: bytes | None) -> None:
         db = self._connection
         db.execute("BEGIN IMMEDIATE")
         if not self._may_resume:  # never again: without the mark, a later start could not tell

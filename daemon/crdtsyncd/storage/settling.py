@@ -20,7 +20,7 @@ from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.writes import Writing, are_many, bring_in
 from crdtsyncd.telemetry.event_log import log
 
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace, StorageError
 
 BACKLOG_RECORDS_MAX = 32
@@ -220,14 +220,14 @@ class Settling(PastReads):
             self._writing.finish()
             self._writing = None
 
-    def _write_in(self, batch: Batch) -> None:
+    def _write_in(self, batch: WriteBatch) -> None:
         writing = Writing(self._connection, self._backlog)
         writing.add(batch)
         writing.finish()
         self._outcomes.write(batch.outcomes)
         self._outcomes.redact(batch.reply_redactions)
 
-    def _write_apart(self, batch: Batch) -> None:
+    def _write_apart(self, batch: WriteBatch) -> None:
         """What of a batch holds although its rows fit into no table."""
         self._outcomes.write(batch.outcomes)
         Writing(self._connection, self._backlog).keep_metas(batch)

@@ -1,4 +1,4 @@
-"""Writing a :class:`~crdtsync.core.storage.write_batch.Batch` to the tables, and what each row weighs.
+"""Writing a :class:`~crdtsync.core.storage.write_batch.WriteBatch` to the tables, and what each row weighs.
 
 A space's counters are changed in the same transaction by what was really added and dropped, so they stay exact.
 """
@@ -36,7 +36,7 @@ from crdtsync.core.storage.rows import (
     purge_done_name,
     taken_away_name,
 )
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.change import Order, RemoveRange, removes_of
 
 # What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
@@ -121,7 +121,7 @@ _KEYS = {  # of tables without row numbers
 _LOG, _BYTES, _HISTORY, _DOCUMENTS = range(4)
 
 
-def _heads(batch: Batch) -> list[tuple[Any, ...]]:
+def _heads(batch: WriteBatch) -> list[tuple[Any, ...]]:
     """The heads that a batch makes, the last of each writer the highest.
 
     A writer may advance by changes, then by a snapshot, then by changes again.
@@ -144,14 +144,14 @@ class Writing:
         self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._clocks: dict[int, int] = {}
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: WriteBatch) -> None:
         """Put all rows of ``batch`` but the outcomes into their tables, or into the backlog those of entries, if they
         are many or others are in it.
         """
         for _ in self.steps(batch):
             pass
 
-    def steps(self, batch: Batch) -> Iterator[None]:
+    def steps(self, batch: WriteBatch) -> Iterator[None]:
         """The same a step at a time, between which others may go first."""
         is_whole = any(_UNSLICED(batch))
         if is_whole:  # what is about rows of a snapshot or an archive has to find them in their place
@@ -171,7 +171,7 @@ class Writing:
             self._trim(batch)
         self.keep_metas(batch)
 
-    def keep_metas(self, batch: Batch) -> None:
+    def keep_metas(self, batch: WriteBatch) -> None:
         """What the node keeps for itself."""
         for name, value in batch.metas:
             if value is None:
@@ -193,7 +193,7 @@ class Writing:
             [(*counts, space) for space, counts in sorted(self.sizes.items()) if any(counts)],
         )
 
-    def _is_large(self, batch: Batch) -> bool:
+    def _is_large(self, batch: WriteBatch) -> bool:
         """Whether its rows of entries are too many, or weigh too much, for one turn."""
         if are_many(batch.entry_rows()):
             return True
@@ -214,7 +214,7 @@ class Writing:
         """Whether dead entries of an older format are still in a table of their own."""
         return is_there(self.db)
 
-    def _insert(self, batch: Batch) -> Iterator[None]:
+    def _insert(self, batch: WriteBatch) -> Iterator[None]:
         for name, statement in _INSERTS:
             rows = getattr(batch, name)
             for start in range(0, len(rows), STEP_ROWS):
@@ -231,12 +231,12 @@ class Writing:
         for state in batch.document_states:
             self._store_state(state)
 
-    def put_entries(self, batch: Batch) -> None:
+    def put_entries(self, batch: WriteBatch) -> None:
         """What was written, marks on what it superseded, and who did that."""
         for _ in self._entry_steps(batch):
             pass
 
-    def _entry_steps(self, batch: Batch) -> Iterator[None]:
+    def _entry_steps(self, batch: WriteBatch) -> Iterator[None]:
         many = self.db.executemany
         for start in range(0, len(batch.entries), STEP_ROWS):
             some = batch.entries[start : start + STEP_ROWS]
@@ -336,7 +336,7 @@ class Writing:
             for _ in self._mark([RemovedRow(row, position, time_ms, n, None) for row in rows]):
                 pass
 
-    def _drop(self, batch: Batch) -> None:
+    def _drop(self, batch: WriteBatch) -> None:
         """What goes before anything new comes: a document or a snapshot that is dropped may come anew."""
         for rewind in batch.rewinds:
             self._rewind(rewind)
@@ -396,7 +396,7 @@ class Writing:
         self.db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({marks})", gone)
         return len(gone) if len(gone) == len(found) else rows_max
 
-    def _trim(self, batch: Batch) -> None:
+    def _trim(self, batch: WriteBatch) -> None:
         for redaction in batch.redactions:
             self._redact(redaction)
         for log_trim in batch.log_trims:

@@ -11,7 +11,7 @@ from crdtsyncd.telemetry.log_rate_limit import LineBounds, Log
 from crdtsyncd.telemetry.turn_times import SLOW_TURN_S, UNMEASURED, Hold
 
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.peer.messages import message_name
 
 LINES_PER_MINUTE_MAX = 10
@@ -140,9 +140,9 @@ def _most(sizes: _Sizes) -> dict[str, dict[str, int]]:
     return {name: {"count": count, "bytes": size_bytes} for name, (count, size_bytes) in ranked}
 
 
-def _rows(batch: Batch) -> dict[str, int]:
+def _rows(batch: WriteBatch) -> dict[str, int]:
     """How many rows of each table the commit has written, trimmed or dropped."""
-    counts = {name: len(getattr(batch, name)) for name in Batch.__slots__ if name != "own_changes"}
+    counts = {name: len(getattr(batch, name)) for name in WriteBatch.__slots__ if name != "own_changes"}
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:NAMES_MAX]
     return {name: count for name, count in ranked if count}
 

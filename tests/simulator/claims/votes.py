@@ -18,7 +18,7 @@ from crdtsync.coordination.aio.quorum import AsyncQuorumLease
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.peers.ballots import Ballots
 from crdtsync.core.peers.voter import Voter
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import DaemonUnavailable, Timeout
 from crdtsync.wire.peer.votes import Vote, Voted
 from tests.fleet.clock import START_MS
@@ -120,7 +120,7 @@ class VoteMachine:
     def start(self) -> None:
         """The daemon is started."""
         self.is_up = True
-        self._batch = Batch()
+        self._batch = WriteBatch()
         self._outgoing: list[tuple[Line, Vote | Voted]] = []
         self._due_s = float("inf")
         identity = Identity(self.node, self.name, LOOPBACK_CLUSTER, self.incarnation, "0")
@@ -143,7 +143,7 @@ class VoteMachine:
                     self.disk.pop(name, None)
                 else:
                     self.disk[name] = value
-            self._batch = Batch()
+            self._batch = WriteBatch()
         outgoing, self._outgoing = self._outgoing, []
         for line, message in outgoing:
             line.cable.send(line.to, message, self)

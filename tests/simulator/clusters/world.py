@@ -29,7 +29,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node import Node
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.framing import FrameReader
 from crdtsync.wire.invites import Invite
@@ -172,7 +172,7 @@ class Host:
             self.directory / "data", self.directory / "run", lambda: self.pin[:32], self.cluster, random.randbytes
         )
         if metas:
-            batch = Batch()
+            batch = WriteBatch()
             batch.metas.extend(metas.items())
             self.store.commit(batch)
         identity = Identity(self.store.node, self.name, self.store.cluster, self.store.database, "0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crdtsync.core.access import requests, rules
-from crdtsync.core.access.authorizer import Guard
+from crdtsync.core.access.authorizer import Authorizer
 from crdtsync.core.access.records import ACCESS
 from crdtsync.core.cluster import admission
 from crdtsync.core.cluster.admission import Admission
@@ -78,4 +78,4 @@ def of_two_rules_the_newer_counts(patch: Patches):
 
 @cluster_fault("with level", "What an agent may do is worked out once, and not again when rules change")
 def rights_are_remembered_for_ever(patch: Patches):
-    patch.setattr(Guard, "forget", lambda self: None)
+    patch.setattr(Authorizer, "forget", lambda self: None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crdtsync.context.compact.compress import _BY_KIND, compress
 from crdtsync.context.compact.detect import KINDS, detect
 from crdtsync.context.compact.prose import compact_prose
-from crdtsync.context.compact.result import Draft
+from crdtsync.context.compact.result import CompactDraft
 from crdtsync.context.compact.tables import cell
 from crdtsync.context.tokens import count
 from crdtsync.errors import InvalidRequest
@@ -429,7 +429,7 @@ def test_tests_that_passed_are_counted_and_those_that_failed_are_kept(line: str)
 def test_what_could_never_fit_is_made_compact_once_and_no_other_way(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
 
-    def counted(text: str, level: int, query: str | None) -> Draft:
+    def counted(text: str, level: int, query: str | None) -> CompactDraft:
         made.append(level)
         return compact_prose(text, level, query)
 

@@ -12,7 +12,7 @@ import pytest
 
 from crdtsync.context import tokenizer
 from crdtsync.errors import InvalidRequest
-from crdtsync.sessions.agents.agent import Agent, Head
+from crdtsync.sessions.agents.agent import CodingAgent, Head
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation import fit
 from crdtsync.sessions.conversation.record import (
@@ -55,7 +55,7 @@ def said(conversation: Conversation) -> list[str]:
     return [item.text for item in conversation.items if isinstance(item, Text | Result)]
 
 
-def taken(conversation: Conversation, agent: Agent, *, is_own: bool = False) -> Conversation:
+def taken(conversation: Conversation, agent: CodingAgent, *, is_own: bool = False) -> Conversation:
     return agent.taken(conversation, HEAD.cwd, is_own=is_own)
 
 
@@ -76,7 +76,7 @@ TALK = Conversation(
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=list(AGENTS))
-def test_what_is_written_reads_as_what_it_was(agent: Agent):
+def test_what_is_written_reads_as_what_it_was(agent: CodingAgent):
     found = agent.read(agent.write(TALK, HEAD))
     texts = said(found)
     for word in ("look at the picture", "I look.", "one", "two", "and now?", "Done."):
@@ -250,7 +250,7 @@ def test_a_branch_gives_an_agent_its_own_parts_back_and_another_one_is_told_of_t
 
 
 @pytest.mark.parametrize("agent", [GEMINI, OPENCODE], ids=["gemini-cli", "opencode"])
-def test_gemini_and_opencode_get_their_thoughts_and_files_back(agent: Agent):
+def test_gemini_and_opencode_get_their_thoughts_and_files_back(agent: CodingAgent):
     thought = {"subject": "Why", "description": "it is"} if agent is GEMINI else {"type": "reasoning", "text": "Why"}
     file: dict[str, Any] = {"inlineData": {"mimeType": "application/pdf", "data": "JVBE"}}
     if agent is OPENCODE:
@@ -398,7 +398,7 @@ def _broken(value: Any, rng: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=list(AGENTS))
-def test_no_line_breaks_a_reader(agent: Agent):
+def test_no_line_breaks_a_reader(agent: CodingAgent):
     rng = random.Random(11)
     good = list(agent.write(TALK, HEAD))
     for _ in range(600):

@@ -18,9 +18,9 @@ from crdtsync.wire.peer.snapshot import (
     PART_BYTES_MAX,
     PART_ENTRIES_MAX,
     SNAPSHOT_BYTES_MAX,
+    DocumentPiece,
     EntryFields,
     Header,
-    Piece,
     WriterRow,
     decode_part,
     encode_entries,
@@ -146,11 +146,11 @@ class Snapshot:
     def _part_of_documents(self, start: tuple[int, int, int, int]) -> tuple[bytes, tuple[int, int, int, int]]:
         writers, entries, at, offset = start
         left_bytes = PART_BYTES_MAX
-        pieces: list[Piece] = []
+        pieces: list[DocumentPiece] = []
         while at < len(self._documents) and left_bytes > 0 and len(pieces) < PART_PIECES_MAX:
             state = self._state(at)
             data = state[offset : offset + left_bytes]
-            pieces.append(Piece(self._documents[at], len(state), data))
+            pieces.append(DocumentPiece(self._documents[at], len(state), data))
             left_bytes -= len(data) + _PIECE_BYTES
             offset += len(data)
             if offset >= len(state):
@@ -246,7 +246,7 @@ class Taking:
         elif is_of(content, WriterRow):
             for row in content:
                 self._add_writer(row)
-        elif is_of(content, Piece):
+        elif is_of(content, DocumentPiece):
             for piece in content:
                 self._add_piece(piece)
         self.parts += 1
@@ -291,7 +291,7 @@ class Taking:
         if len(entries) != self._entries_said or len(entries) > self.header.entries:
             raise InvalidEncoding("a snapshot has more entries than it said, or one of them twice")
 
-    def _add_piece(self, piece: Piece) -> None:
+    def _add_piece(self, piece: DocumentPiece) -> None:
         assert self.header is not None
         document, size_bytes, data = piece
         held = self._open or (document, size_bytes, [])

@@ -34,7 +34,7 @@ from crdtsync.core.storage.rows import (
     RemovalRow,
     RemovedRow,
 )
-from crdtsync.core.storage.write_batch import NOTHING, Batch
+from crdtsync.core.storage.write_batch import NOTHING, WriteBatch
 
 SLICE_CHANGES = 32
 """So many changes and commits go into the open transaction together, in some fifteen steps of 0.05 ms."""
@@ -79,7 +79,7 @@ _ROWS: tuple[tuple[str, Callable[..., Any]], ...] = (  # only ever added to: wha
     ("metas", _plain),
 )
 _NAMES = tuple(name for name, _ in _ROWS)
-_OTHERS = tuple(name for name in Batch.__slots__ if name not in (*_NAMES, "own_changes"))
+_OTHERS = tuple(name for name in WriteBatch.__slots__ if name not in (*_NAMES, "own_changes"))
 _rows_of = attrgetter(*_NAMES)
 _others_of = attrgetter(*_OTHERS)
 _pack = msgpack.Packer().pack
@@ -97,7 +97,7 @@ class Journal:
         self._has_table = False
         self.is_ready = False  # whether commits can be added
         self.pending: list[bytes] = []
-        self.untaken: list[Batch] = []  # of these, what no open transaction of the tables has; see :meth:`take`
+        self.untaken: list[WriteBatch] = []  # of these, what no open transaction of the tables has; see :meth:`take`
         self._coming = NOTHING  # what was taken last, of which some may not be there yet
         self.untaken_changes = 0
         self.untaken_rows = 0  # of entries, marks and removals
@@ -164,7 +164,7 @@ class Journal:
         """Whether a row can be added before :meth:`tables_are_on_disk`."""
         return self._file.has_room(row)
 
-    def append(self, row: bytes, batch: Batch) -> None:
+    def append(self, row: bytes, batch: WriteBatch) -> None:
         """Add a batch, packed as ``row``. On return it is on disk.
 
         :raises OSError: there is no room, and it is not there; or the disk failed, and it may be.
@@ -196,7 +196,7 @@ class Journal:
         try:
             self._unpack()
         except Exception as error:  # noqa: BLE001  # whatever a broken row makes of it
-            self.untaken = [Batch() for _ in self.pending]
+            self.untaken = [WriteBatch() for _ in self.pending]
             self._unreadable = error
         return not self._file.is_given_up(self._state)
 
@@ -211,7 +211,7 @@ class Journal:
             rows = [*(row for (row,) in old.fetchall()), *rows]
         return rows
 
-    def take(self) -> Batch:
+    def take(self) -> WriteBatch:
         """All that is pending and was not taken yet, as one batch: for the tables.
 
         :raises ValueError: one of them cannot be read.
@@ -223,7 +223,7 @@ class Journal:
         if len(taken) == 1:
             self._coming = taken[0]
             return taken[0]
-        self._coming = batch = Batch()
+        self._coming = batch = WriteBatch()
         for name, rows in zip(_NAMES, zip(*map(_rows_of, taken), strict=True), strict=True):
             setattr(batch, name, [*chain.from_iterable(rows)])
         return batch
@@ -337,7 +337,7 @@ def journal_misfit(database: Path) -> str:
     return ""
 
 
-def packed(batch: Batch) -> bytes | None:
+def packed(batch: WriteBatch) -> bytes | None:
     """A batch as one row; None if it is no such batch: it is large, or does more than add what writes add."""
     if any(_others_of(batch)) or sum([len(row.body) for row in batch.changes]) > BATCH_BYTES_MAX:
         return None
@@ -345,9 +345,9 @@ def packed(batch: Batch) -> bytes | None:
     return rows if len(rows) <= BATCH_BYTES_MAX else None
 
 
-def unpacked(data: bytes) -> Batch:
+def unpacked(data: bytes) -> WriteBatch:
     """What :func:`packed` made a row of; raises whatever comes of one that is broken."""
-    batch = Batch()
+    batch = WriteBatch()
     found = msgpack.unpackb(data, use_list=False, strict_map_key=False)
     for (name, make), rows in zip(_ROWS, found, strict=False):
         setattr(batch, name, [make(*row) for row in rows])

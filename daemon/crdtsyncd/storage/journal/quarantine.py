@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crdtsyncd.storage.journal.journal import Journal, unpacked
 
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -67,7 +67,9 @@ class Quarantine:
         if self.count:
             self.why = str(self._db.execute("SELECT why FROM quarantine ORDER BY id").fetchone()[0])
 
-    def fill(self, journal: Journal, write: Callable[[Batch], None], write_apart: Callable[[Batch], None]) -> str:
+    def fill(
+        self, journal: Journal, write: Callable[[WriteBatch], None], write_apart: Callable[[WriteBatch], None]
+    ) -> str:
         """In the caller's transaction: the commits in the journal one by one into the tables by ``write``, and from the
         first that this fails for on here. Why it failed.
 
@@ -110,7 +112,7 @@ class Quarantine:
             self._db.execute("RELEASE one")
         return ""
 
-    def batches(self) -> list[tuple[int, Batch | None]]:
+    def batches(self) -> list[tuple[int, WriteBatch | None]]:
         """The commits in it, in order, by their rows; None: it cannot be read at all."""
         if not self.count:
             return []
@@ -137,7 +139,7 @@ class Quarantine:
         self.look()
 
 
-def _readable(packed: bytes) -> Batch | None:
+def _readable(packed: bytes) -> WriteBatch | None:
     try:
         return unpacked(packed)
     except Exception:  # noqa: BLE001  # whatever a broken row makes of it

@@ -11,7 +11,7 @@ import pytest
 from crdtsync import AsyncClient, Client
 from crdtsync.client.blocking.stream import Channel
 from crdtsync.client.protocol import frames
-from crdtsync.client.protocol.frames import FrameReader
+from crdtsync.client.protocol.frames import MessageReader
 from crdtsync.client.protocol.in_flight import InFlight
 from crdtsync.client.values import encoding as values
 from crdtsync.errors import InvalidRequest
@@ -129,8 +129,8 @@ def test_a_signal_in_the_middle_of_receiving(connect, alarm):
     "place, name, before",
     [
         (Channel, "receive", False),
-        (FrameReader, "feed", True),
-        (FrameReader, "feed", False),
+        (MessageReader, "feed", True),
+        (MessageReader, "feed", False),
         (InFlight, "deliver", True),
         (frames, "unpackb", True),
         (frames, "unpackb", False),
@@ -255,7 +255,7 @@ def test_a_watch_that_is_interrupted_is_told_again(connect, monkeypatch):
 
     client = connect(watched(), watched("lost"), watched("told"))
     watch = client.watch()
-    once(monkeypatch, FrameReader, "feed", Alarm(), before=False)
+    once(monkeypatch, MessageReader, "feed", Alarm(), before=False)
     with pytest.raises(Alarm):
         watch.next(10)
     assert watch.next(10).key == "told"
@@ -299,7 +299,7 @@ def test_with_asyncio_an_interrupt_ends_the_connection_and_not_the_client(daemon
 
         assert runner.run(get()) == 42
         if place == "feed":
-            once(monkeypatch, FrameReader, "feed", KeyboardInterrupt(), before=False)
+            once(monkeypatch, MessageReader, "feed", KeyboardInterrupt(), before=False)
         else:
             link = client._connection._link
             assert link is not None

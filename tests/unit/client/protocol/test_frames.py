@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdtsync.client.protocol.frames import FrameReader, Message, encode_hello, encode_request
+from crdtsync.client.protocol.frames import Message, MessageReader, encode_hello, encode_request
 from crdtsync.errors import InvalidEncoding, InvalidRequest, TooLarge
 
 
@@ -28,7 +28,7 @@ MESSAGES = [
 @given(st.lists(st.sampled_from(MESSAGES)), st.lists(st.integers(1, 60)))
 def test_messages_arrive_however_they_are_cut(messages, cuts):
     data = b"".join(frame(list(message)) for message in messages)
-    reader = FrameReader()
+    reader = MessageReader()
     received: list[Message] = []
     for cut in [*cuts, len(data)]:
         piece, data = data[:cut], data[cut:]
@@ -41,7 +41,11 @@ def test_long_messages_arrive_however_they_are_cut(is_received_into: bool) -> No
     """Also those that are received where they belong, of which the next one begins in the same piece."""
     messages = [(n, 0, {"value": bytes([n]) * size}) for n, size in enumerate((3, 300_000, 65_000, 70_000, 5, 200_000))]
     for cut in (1_000, 65_536, 70_001, 1_000_000):
-        data, reader, received = b"".join(frame(list(message)) for message in messages), FrameReader(), list[Message]()
+        data, reader, received = (
+            b"".join(frame(list(message)) for message in messages),
+            MessageReader(),
+            list[Message](),
+        )
         while data:
             room = reader.room() if is_received_into else memoryview(b"")
             count = min(cut, len(data), len(room) or cut)
@@ -68,13 +72,13 @@ def test_long_messages_arrive_however_they_are_cut(is_received_into: bool) -> No
 )
 def test_what_is_not_the_protocol_is_an_error(data):
     with pytest.raises(InvalidEncoding):
-        list(FrameReader().feed(data))
+        list(MessageReader().feed(data))
 
 
 @given(st.binary())
 def test_any_bytes_give_messages_or_that_error(data):
     with contextlib.suppress(InvalidEncoding):
-        list(FrameReader().feed(data))
+        list(MessageReader().feed(data))
 
 
 def test_a_request_is_one_frame():

@@ -17,7 +17,7 @@ from crdtsync.client.text.editor_state import (
 )
 from crdtsync.client.text.piece_table import PIECE_CHARS_MAX, Pieces
 from crdtsync.client.text.typed_buffer import GROUP_CHARS_MAX, GROUP_PARTS_MAX, Typed
-from crdtsync.client.text.update_queue import UPDATES_MAX, Outbox, Segment
+from crdtsync.client.text.update_queue import UPDATES_MAX, Segment, UpdateQueue
 from crdtsync.client.values.results import Event
 from crdtsync.core.text.word_merge import word_edits
 from crdtsync.errors import InvalidRequest, InvalidValue
@@ -165,8 +165,8 @@ def test_what_is_no_text_is_refused(text):
 # -- what is sent -----------------------------------------------------------------------------------------------------
 
 
-def outbox() -> Outbox:
-    return Outbox(lambda one, other: one + other)
+def outbox() -> UpdateQueue:
+    return UpdateQueue(lambda one, other: one + other)
 
 
 def segment(update: bytes, number: int, *, parts: int = 1, is_cut: bool = False) -> Segment:

@@ -11,7 +11,7 @@ from pycrdt import Doc, Text
 from crdtsync.client.operations.keys import Operations
 from crdtsync.client.text import replica as replica_module
 from crdtsync.client.text.operations import TextOperations
-from crdtsync.client.text.replica import Replica
+from crdtsync.client.text.replica import TextReplica
 from crdtsync.client.text.replica_cache import Replicas
 from crdtsync.errors import InvalidEncoding, InvalidRequest, InvalidValue, NoSpace, OutcomeUnknown, StaleRead
 from tests.examples import examples
@@ -187,7 +187,7 @@ def test_when_too_many_were_forgotten_every_unknown_text_counts_as_read():
     replicas = Replicas(replicas_max=1, forgotten_max=2)
     for key in "abcd":
         assert not replicas.is_forgotten(key)
-        replicas.put(key, Replica(None, None))
+        replicas.put(key, TextReplica(None, None))
     assert replicas.is_forgotten("never read")
 
 
@@ -259,7 +259,7 @@ plain = st.text(st.sampled_from("ab\né𝄞😀"), max_size=12)
 @given(plain, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), plain), max_size=6), st.sampled_from([4, 60, 1000]))
 def test_edits_count_code_points(content, changes, update_bytes_max):
     origin = Document(content)
-    replica = Replica("d", origin.doc.get_update())
+    replica = TextReplica("d", origin.doc.get_update())
     for start, length, replacement in changes:
         first = int(start * len(content))
         last = first + int(length * (len(content) - first))
@@ -276,7 +276,7 @@ def test_edits_count_code_points(content, changes, update_bytes_max):
 @given(plain, plain, st.sampled_from([4, 60, 1000]), st.sampled_from([10, 1000]))
 def test_replacing_all_gives_that_text(old, new, update_bytes_max, changes_bytes_max):
     origin = Document(old)
-    replica = Replica("d", origin.doc.get_update())
+    replica = TextReplica("d", origin.doc.get_update())
     sizes = {"UPDATE_BYTES_MAX": update_bytes_max, "CHANGES_BYTES_MAX": changes_bytes_max}
     with mock.patch.multiple(replica_module, **sizes):
         updates = replica.replace_all(new)
@@ -289,7 +289,7 @@ def test_many_changes_are_told_line_by_line():
     """What somebody else does meanwhile to a line that did not change stays where it is."""
     old = "one two three\nkept\n" * 100
     origin = Document(old)
-    replica = Replica("d", origin.doc.get_update())
+    replica = TextReplica("d", origin.doc.get_update())
     with (
         mock.patch.object(replica_module, "CHANGES_MAX", 199),
         mock.patch.object(replica, "edit", wraps=replica.edit) as edit,
@@ -302,7 +302,7 @@ def test_many_changes_are_told_line_by_line():
 
 
 def test_a_rebuilt_replica_writes_under_a_new_name():
-    replica = Replica(None, None)
+    replica = TextReplica(None, None)
     replica.edit([(0, 0, "abc")])
     before = replica._doc.client_id
     replica.roll_back()
@@ -311,7 +311,7 @@ def test_a_rebuilt_replica_writes_under_a_new_name():
 
 
 def test_the_journal_is_bounded():
-    replica, rng = Replica(None, None), random.Random(1)
+    replica, rng = TextReplica(None, None), random.Random(1)
     for _ in range(1000):
         position = rng.randint(0, len(replica.content))
         (update,) = replica.edit([(position, position, "x")])
@@ -323,14 +323,14 @@ def test_the_journal_is_bounded():
 
 
 def test_an_update_that_is_none_leaves_the_replica_as_it_was():
-    replica = Replica("d", Document("abc").doc.get_update())
+    replica = TextReplica("d", Document("abc").doc.get_update())
     with pytest.raises(InvalidEncoding):
         replica.apply(b"\x05\x01garbage")
     assert replica.content == str(replica._text) == "abc"
 
 
 def test_a_forked_child_writes_under_a_name_of_its_own():
-    replicas, replica = Replicas(), Replica(None, None)
+    replicas, replica = Replicas(), TextReplica(None, None)
     (update,) = replica.edit([(0, 0, "abc")])
     replica.accept(update)
     replicas.put("t", replica)

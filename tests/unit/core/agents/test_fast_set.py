@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.interface import AgentFlow, AgentFrame, AgentOpened, PeerFrame, PeerOpened
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.watch.events import live_event
 from crdtsync.wire.change import NO_HASH, Change, Dep, Op, value_hash
 from crdtsync.wire.codec import pack, unpack
@@ -116,7 +116,7 @@ class Twin:
                 if status == 0:
                     self.told[reply.conn, request] = content
         return {
-            **{name: getattr(ready.persist, name) for name in Batch.__slots__},
+            **{name: getattr(ready.persist, name) for name in WriteBatch.__slots__},
             "replies": ready.replies,
             "sends": ready.sends,
             "closes": (ready.agent_closes, ready.peer_closes),

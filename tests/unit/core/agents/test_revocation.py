@@ -69,7 +69,7 @@ def test_of_many_keys_only_those_are_looked_at_that_may_be_read(machine, root):
     assert [row[0] for row in agent.ask("scan", prefix="c/")["items"]] == ["c/1/2", "c/2/e"]
     assert [row[0] for row in agent.ask("scan", start="b/1", limit=2)["items"]] == ["b/x", "c/1/2"]
     assert [row["key"] for row in long(agent, "history", prefix="", limit=1)["items"]] == ["d"]
-    rights = machine.node.guard.limit_of(machine.node.dispatcher.agents[agent.conn], "default")
+    rights = machine.node.authorizer.limit_of(machine.node.dispatcher.agents[agent.conn], "default")
     assert rights is not None
     assert rights.readable_prefixes("") == ["b", "c/", "d"]
     assert rights.readable_prefixes("b/1") == ["b/1"]

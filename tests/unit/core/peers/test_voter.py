@@ -10,7 +10,7 @@ import pytest
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.peers import voter as voter_module
 from crdtsync.core.peers.voter import DRIFT, PROMISES_NODE_MAX, TTL_MS_MAX, Voter
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.votes import ADMIT, ASK, GIVE, Vote, Voted
 from tests.fleet.fleet import Fleet, fleet_of
@@ -181,7 +181,7 @@ def test_a_voter_that_was_restored_waits_also_if_it_is_started_anew_meanwhile(vo
     identity = machine.node.identity._replace(incarnation=b"restored" * 2)
 
     def begun() -> Voter:
-        voter = Voter(identity, voters.voters, machine.store, Batch, now.mono_s, lambda: now.wall_ms)
+        voter = Voter(identity, voters.voters, machine.store, WriteBatch, now.mono_s, lambda: now.wall_ms)
         for other in "bcbcbc":  # who is refused takes a higher number
             asked = voter.asks_to_be_admitted(1)
             assert asked is not None

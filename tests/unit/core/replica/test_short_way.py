@@ -7,7 +7,7 @@ import pytest
 from crdtsync.core.crdt.read_context import READ_LONG_AGO
 from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.replica import replica as replica_module
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.tokens import decode_dot
@@ -49,7 +49,7 @@ def overwriting(author: Site, other: Site) -> None:
     )
 
 
-def rows(ways: str, patch: pytest.MonkeyPatch) -> list[Batch]:
+def rows(ways: str, patch: pytest.MonkeyPatch) -> list[WriteBatch]:
     with patch.context() as patched:
         if ways == "long":
             patched.setattr(replica_module, "_REGISTER", -1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.causality import Dot
-from crdtsync.client.text.replica import Replica
+from crdtsync.client.text.replica import TextReplica
 from crdtsync.core.crdt.causal_gate import CausalGate
 from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.text.document import Document
@@ -34,7 +34,7 @@ def with_garbage(host: Host) -> Editor:
 
 def first_edit(text: str) -> bytes:
     """An edit of a text by somebody who knows nothing of it."""
-    (update,) = Replica(None, None).edit([(0, 0, text)])
+    (update,) = TextReplica(None, None).edit([(0, 0, text)])
     return update
 
 

@@ -13,7 +13,7 @@ from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 
 from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
 from tests.unit.daemon.counting import counters, counters_by_sum
 
@@ -29,16 +29,16 @@ def opened(path: Path) -> Store:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with closing(opened(tmp_path)) as made:
-        first = Batch()
+        first = WriteBatch()
         first.spaces = [(1, "default", 0)]
         made.commit(first)
         yield made
 
 
-def written(value_bytes: int = LONG) -> Batch:
+def written(value_bytes: int = LONG) -> WriteBatch:
     """One change with as many values."""
     values = [b"%04d" % n + bytes(value_bytes) for n in range(1, ROWS + 1)]
-    batch = Batch()
+    batch = WriteBatch()
     batch.changes = [ChangeRow(1, 1, 5, 1, bytes(16), pack([b"header", *values]), 0)]
     batch.entries = [
         EntryRow(n, 1, 5, 1, n, f"k{n}", None, 0, 7, "ann", values[n - 1], bytes(16), None, b"seen%d" % n)
@@ -47,9 +47,9 @@ def written(value_bytes: int = LONG) -> Batch:
     return batch
 
 
-def removed() -> Batch:
+def removed() -> WriteBatch:
     """One that removes them all."""
-    batch = Batch()
+    batch = WriteBatch()
     batch.changes = [ChangeRow(2, 1, 5, 2, bytes(16), b"body", 0)]
     batch.removed_rows = [RemovedRow(n, 2, 0, n, 3) for n in range(1, ROWS + 1)]
     batch.removals = [RemovalRow(1, f"k{n}", 5, 2, n, b"removes", 2, 0) for n in range(1, ROWS + 1)]
@@ -80,7 +80,7 @@ def test_what_is_on_its_way_is_seen_all_the_same(store: Store) -> None:
 
 def test_a_later_mark_does_not_overtake_its_row(store: Store) -> None:
     store.commit(written(value_bytes=10), is_direct=True)
-    one = Batch()
+    one = WriteBatch()
     one.removed_rows = [RemovedRow(ROWS, 2, 0, 0, 1)]
     store.commit(one)
     assert [entry.row for entry in store.entries(1)] == [*range(1, ROWS)]
@@ -155,7 +155,7 @@ def test_without_room_everything_is_read_as_it_will_be(store: Store, monkeypatch
         assert not store.bring_some_in()
         assert len(store.entries(1)) == ROWS
         assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (ROWS,), "in a transaction that is undone"
-    one = Batch()
+    one = WriteBatch()
     one.removed_rows = [RemovedRow(1, 2, 0, 0, 1)]
     store.commit(one)
     assert len(store.entries(1)) == ROWS - 1

@@ -38,7 +38,7 @@ from crdtsync.core.storage.rows import (
     RemovedRow,
     SnapshotPartRow,
 )
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace, StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
@@ -56,7 +56,7 @@ def open_store(place: Path) -> Store:
 
 
 def test_what_only_trims_waits_for_no_flush_and_all_else_does(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_flushed(batch: Batch) -> bool:
+    def is_flushed(batch: WriteBatch) -> bool:
         said: list[str] = []
         store._connection.set_trace_callback(said.append)
         try:
@@ -67,7 +67,7 @@ def test_what_only_trims_waits_for_no_flush_and_all_else_does(store: Store, monk
         assert "COMMIT" in said
         return "PRAGMA synchronous = NORMAL" not in said
 
-    trim, both = Batch(), Batch()
+    trim, both = WriteBatch(), WriteBatch()
     for batch in (trim, both):
         batch.log_trims.append(LogTrim(1, 0, 0))
     both.spaces.append((1, "default", 0))
@@ -111,8 +111,8 @@ def assert_private(place: Path) -> None:
     assert set(modes.values()) == {0o600}, modes
 
 
-def batch(seq: int, position: int, key: str = "k", value: bytes = b"\x01", own: bool = True) -> Batch:
-    made = Batch()
+def batch(seq: int, position: int, key: str = "k", value: bytes = b"\x01", own: bool = True) -> WriteBatch:
+    made = WriteBatch()
     if seq == 1:
         made.spaces.append((1, "default", 0))
         made.writers.append((1, 5))
@@ -128,7 +128,7 @@ def test_the_log_has_its_size_from_the_start_and_commits_do_not_make_it_longer(t
     try:
         before_bytes = store.wal_bytes()
         assert before_bytes == WAL_CHECKPOINT_BYTES
-        batch = Batch()
+        batch = WriteBatch()
         batch.metas.append(("told", b"x"))
         store.commit(batch)
         assert store.wal_bytes() == before_bytes
@@ -244,7 +244,7 @@ def test_after_the_first_release_agents_find_the_same_database(tmp_path: Path, w
     store.close()
 
 
-def begun_by(writer: int, position: int) -> Batch:
+def begun_by(writer: int, position: int) -> WriteBatch:
     """Its first change, where there were others."""
     made = batch(1, position, key="other")
     made.spaces.clear()
@@ -265,7 +265,7 @@ def test_also_one_that_has_counted_from_the_beginning_since(tmp_path: Path, is_r
     store = open_store(tmp_path)
     store.commit(batch(4, 4))
     if is_retired:
-        retiring = Batch()
+        retiring = WriteBatch()
         retiring.retired_writers.append((1, 5))
         store.commit(retiring)
     else:
@@ -301,8 +301,8 @@ def test_after_a_refusal_the_directory_is_free_again(tmp_path: Path) -> None:
     open_store(tmp_path).close()
 
 
-def answered(*rows: OutcomeRow) -> Batch:
-    made = Batch()
+def answered(*rows: OutcomeRow) -> WriteBatch:
+    made = WriteBatch()
     made.outcomes += rows
     return made
 
@@ -338,13 +338,13 @@ def test_outcomes_have_a_cap_and_the_oldest_go(
 
 
 def test_an_empty_batch_costs_no_commit(store: Store) -> None:
-    store.commit(Batch())
+    store.commit(WriteBatch())
     assert store.commits == 0
 
 
 def test_peers_are_remembered_once(store: Store) -> None:
     for seen_ms in (1, 2):
-        met = Batch()
+        met = WriteBatch()
         met.peers.append(PeerRow("id", "name", seen_ms))
         store.commit(met)
     assert store.peers() == [PeerRow("id", "name", 2)]
@@ -393,10 +393,10 @@ import sys
 from pathlib import Path
 from crdtsyncd.storage.open_database import WAL_CHECKPOINT_BYTES
 from crdtsyncd.storage.database import Store
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
 store = Store(Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "run")
-batch = Batch()
+batch = WriteBatch()
 batch.spaces.append((1, "default", 0))
 store.commit(batch)
 if sys.argv[2] == "fail":
@@ -475,10 +475,10 @@ def test_space_that_is_not_needed_goes_back_to_the_file_system(store: Store) -> 
     store.truncate()
     assert not store.release_space()
     full_bytes = store.path.stat().st_size
-    rows = Batch()
+    rows = WriteBatch()
     rows.removed_rows = [RemovedRow(n, 30, 0) for n in range(2, 30)]
     store.commit(rows)
-    drop = Batch()
+    drop = WriteBatch()
     drop.history_trims = [HistoryTrim(1, (2**60, 0), 0)]
     store.commit(drop)
     while store.release_space():
@@ -494,12 +494,12 @@ def test_space_that_is_not_needed_goes_back_to_the_file_system(store: Store) -> 
 @pytest.mark.parametrize("seed", range(3))
 def test_counters_are_exact_whatever_comes_and_goes(store: Store, seed: int) -> None:
     random = Random(seed)
-    made = Batch()
+    made = WriteBatch()
     made.spaces = [(1, "default", 0), (2, "other", 0)]
     store.commit(made)
     position = 0
     for _ in range(80):
-        made = Batch()
+        made = WriteBatch()
         for _ in range(random.randint(1, 5)):
             position += 1
             space, body = random.randint(1, 2), random.randbytes(random.randint(1, 50))
@@ -550,7 +550,7 @@ def test_a_document_is_read_as_of_a_position(store: Store) -> None:
     assert store.documents(2) == []
     assert store.document_spans(1, None, 9) == [DocumentSpan(dot, 1, [3, 6], 7)]
     assert store.document_spans(1, dot, 9) == []
-    gone = Batch()
+    gone = WriteBatch()
     gone.document_drops = [DocumentDrop(*name)]
     store.commit(gone)
     assert store.document(1, dot) == (None, [])
@@ -562,7 +562,7 @@ def test_parts_of_a_snapshot_are_staged_and_dropped(store: Store) -> None:
     made.snapshot_parts = [SnapshotPartRow(1, part, b"one", b"%d" % part) for part in (1, 0)]
     store.commit(made)
     assert [part.data for part in store.snapshot_parts(1)] == [b"0", b"1"]
-    other = Batch()
+    other = WriteBatch()
     other.snapshot_drops = [1]
     other.snapshot_parts = [SnapshotPartRow(1, 0, b"two", b"x")]
     store.commit(other)
@@ -739,7 +739,7 @@ def test_rows_that_went_together_are_marked_as_they_are_one_by_one(
         first = made.entries[0]
         made.entries = [first._replace(row=row, seq=row, value=b"v" * (row % 7)) for row in range(1, 2001)]
         store.commit(made)
-        merge = Batch()
+        merge = WriteBatch()
         merge.removed_rows = [RemovedRow(row, 3, 30, n, 1) for n, row in enumerate((5, 3, 4))]
         merge.removed_rows += [RemovedRow(row, 4, 40) for row in range(10, 1900, 3)]
         merge.removed_rows += [RemovedRow(row, 5, 50, 0, 2) for row in (12, 11)]

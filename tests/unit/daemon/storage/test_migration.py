@@ -15,7 +15,7 @@ from crdtsyncd.storage.schema import FORMAT
 
 from crdtsync.core.crdt.entries import Entry
 from crdtsync.core.storage.rows import DeadPlace, HistoryTrim
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
 from crdtsync.wire.kinds import Kind
 from tests.golden.regenerate import DATABASES
@@ -150,7 +150,7 @@ def test_what_died_before_reads_alike_at_any_time_while_it_comes_over(
 @pytest.mark.parametrize("old", TO_5[-1:], ids=["database_5"], indirect=True)
 def test_it_is_trimmed_before_what_dies_now(migrated: Store) -> None:
     oldest = migrated.oldest_dead(1, 99)
-    trim = Batch()
+    trim = WriteBatch()
     trim.history_trims = [HistoryTrim(1, (oldest[2].position, oldest[2].id), 0)]
     migrated.commit(trim)
     assert migrated.oldest_dead(1, 99) == oldest[3:]

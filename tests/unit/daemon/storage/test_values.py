@@ -11,7 +11,7 @@ import pytest
 from crdtsyncd.storage.database import Store
 
 from crdtsync.core.storage.rows import ChangeRow, EntryRow, HistoryTrim, MendedValue, RemovedRow
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 
 LONG = b"\xc5\x10\x00" + bytes(range(256)) * 16
 
@@ -20,15 +20,15 @@ LONG = b"\xc5\x10\x00" + bytes(range(256)) * 16
 def store(tmp_path: Path) -> Iterator[Store]:
     (tmp_path / "run").mkdir()
     with closing(Store(tmp_path / "data", tmp_path / "run")) as made:
-        first = Batch()
+        first = WriteBatch()
         first.spaces = [(1, "default", 0)]
         made.commit(first)
         yield made
 
 
-def written(row: int, value: bytes | None) -> Batch:
+def written(row: int, value: bytes | None) -> WriteBatch:
     """A change that writes one value."""
-    batch = Batch()
+    batch = WriteBatch()
     batch.changes = [ChangeRow(row, 1, 5, row, bytes(16), b"body", 0)]
     batch.entries = [EntryRow(row, 1, 5, row, 0, f"k{row}", None, 0, 7, "ann", value, bytes(16), None)]
     return batch
@@ -65,12 +65,12 @@ def test_a_start_loads_no_long_value(store: Store) -> None:
 
 def test_the_value_of_what_died_is_there_until_history_lets_go_of_it(store: Store) -> None:
     store.commit(written(1, LONG))
-    death = Batch()
+    death = WriteBatch()
     death.changes = [ChangeRow(2, 1, 5, 2, bytes(16), b"body", 0)]
     death.removed_rows = [RemovedRow(1, 2, 0)]
     store.commit(death)
     assert store.value(1) == LONG
-    trim = Batch()
+    trim = WriteBatch()
     trim.history_trims = [HistoryTrim(1, (2, 1), 0)]
     store.commit(trim)
     assert store.value(1) is None
@@ -90,7 +90,7 @@ def test_a_spoilt_value_can_be_put_back(store: Store) -> None:
     with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
         db.execute("UPDATE entry_values SET value = x'00'")
     assert store.value(1) == b"\0"
-    mended = Batch()
+    mended = WriteBatch()
     mended.mended_values = [MendedValue(1, LONG), MendedValue(9, LONG)]
     store.commit(mended)
     assert store.value(1) == LONG

@@ -10,7 +10,7 @@ from crdtsyncd.telemetry.turn_times import Hold
 
 from crdtsync.core.agents.replies import Reply
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready, Tick
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.changes import Ack, Changes
 
@@ -39,7 +39,7 @@ def asked(conn: int, operation: str, size: int = 0) -> AgentFrame:
 
 
 def test_it_names_requests_agents_messages_and_work(log: Log) -> None:
-    batch = Batch()
+    batch = WriteBatch()
     batch.own_changes = 1
     batch.metas.extend([("a", None), ("b", None)])
     changes = Changes("default", 0, [b"body"]).encode()

@@ -9,9 +9,9 @@ from crdtsyncd.telemetry.commit_histogram import BOUNDS_S
 from crdtsyncd.telemetry.turn_times import EVENTS_KEPT_MAX, KINDS, SLOW_TURN_S, STAGES, Hold, TurnTimes
 
 from crdtsync.core.interface import AgentFrame, Ready, Tick
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 
-READY = Ready(Batch(), [], [], [], [])
+READY = Ready(WriteBatch(), [], [], [], [])
 
 
 class Loop:

@@ -30,7 +30,7 @@ from crdtsync.core.storage.rows import (
     RemovalRow,
     RemovedRow,
 )
-from crdtsync.core.storage.write_batch import Batch
+from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
@@ -50,16 +50,16 @@ def open_store(place: Path) -> Store:
     return Store(place / "data", place / "run")
 
 
-def first() -> Batch:
-    made = Batch()
+def first() -> WriteBatch:
+    made = WriteBatch()
     made.spaces.append((1, "default", 0))
     made.writers.append((1, WRITER))
     return made
 
 
-def write(number: int, rng: Random | None = None, value: bytes = b"\x01") -> Batch:
+def write(number: int, rng: Random | None = None, value: bytes = b"\x01") -> WriteBatch:
     """What an overwrite of a key leaves behind; with ``rng`` also some of all else that a journal takes."""
-    made = Batch()
+    made = WriteBatch()
     made.changes.append(ChangeRow(number, 1, WRITER, number, bytes([number % 256]) * 16, b"body", number))
     made.entries.append(
         EntryRow(number, 1, WRITER, number, 0, "k", None, 0, 2**64 - 1, "agent", value, bytes(16), None)
