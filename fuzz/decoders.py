@@ -24,7 +24,7 @@ from websockets.protocol import Protocol as Websocket
 
 from crdtsync.causality import Dot, Hlc, Writer, flatten
 from crdtsync.core.agents.parse_request import request_of
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.schemas import schema_of
 from crdtsync.core.history.checkpoint_policies import policy_of
 from crdtsync.core.history.checkpoints import record_of

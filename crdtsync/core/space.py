@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from crdtsync.core.alarms import Alarms
-    from crdtsync.core.crdt.entries import Entries, Entry
+    from crdtsync.core.crdt.entries import Entries
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.crdt.schemas import Schemas
     from crdtsync.core.crdt.uploads import Uploads
     from crdtsync.core.storage.interface import Storage

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from crdtsync.causality import Dot, Hlc, Writer
-from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry
+from crdtsync.core.crdt.entries import DIGEST_MODULUS
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, value_hash
 from crdtsync.wire.codec import pack

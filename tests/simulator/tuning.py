@@ -9,7 +9,7 @@ from unittest import mock
 
 SMALL: dict[str, tuple[str, int]] = {
     "indexes of a key": ("crdtsync.core.crdt.entries.SMALL_ENTRIES_MAX", 2),
-    "entries taken out one by one": ("crdtsync.core.crdt.entries.REMOVED_SINGLY_MAX", 2),
+    "entries taken out one by one": ("crdtsync.core.crdt.key_entries.REMOVED_SINGLY_MAX", 2),
     "entries whose hashes are put off": ("crdtsync.core.crdt.entries.UNHASHED_ENTRIES_MAX", 2),
     "dots in a version": ("crdtsync.core.kinds.values.NAMED_DOTS_MAX", 3),
     "dots in a removal": ("crdtsync.core.crdt.read_context.NAMED_DOTS_MAX", 2),

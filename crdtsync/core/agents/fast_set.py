@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.causality import hlc_ms
 from crdtsync.core.access.requirements import Right
 from crdtsync.core.agents.replies import Reply
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.space import Applied
 from crdtsync.errors import NotAllowed
 from crdtsync.wire.change import FORMAT, Change, Op, value_hash

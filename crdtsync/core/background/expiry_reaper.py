@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.expiry import EXPIRED_ATTR
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.replica import Replica

@@ -24,7 +24,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from crdtsync.causality import VersionVector, Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.replica import Replica
 from crdtsync.errors import InvalidEncoding, NoSpace

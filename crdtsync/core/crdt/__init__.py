@@ -7,8 +7,8 @@ who read neither, writes it as 3.1.0 and names nothing. In whatever order a repl
 
 Where to begin:
 
-- ``entries``: :class:`~.entries.Entry`, one live value, and :class:`~.entries.Entries`, all of a space, with their
-  digest;
+- ``entry``: :class:`~.entry.Entry`, one live value; ``key_entries``: those of one key; ``entries``:
+  :class:`~.entries.Entries`, all of a space, with their digest;
 - ``causal_gate``: changes that came before what they depend on wait here;
 - ``read_context``: which of a key's entries the author of a write had seen (the causal context of dotted version
   vectors);

@@ -14,7 +14,7 @@ from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.timer_heap import Timeline
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
 
 EXPIRE = "expire"
 """What this is called among the operations in events."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crdtsync.causality import Dot, VersionVector, merge, vector_of
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import RemoveRange
 from crdtsync.wire.limits import NAMED_DOTS_MAX

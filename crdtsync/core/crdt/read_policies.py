@@ -15,7 +15,7 @@ from crdtsync.wire.codec import check_value, unpack
 from crdtsync.wire.stored_values import confidence_of
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
 
 RANKED_BYTES_MAX = 4096
 """Lists and maps of up to so many bytes of msgpack are compared part by part, longer ones as bytes."""

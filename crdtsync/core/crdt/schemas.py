@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from crdtsync.causality import TIME_MS_MAX
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import LWW, POLICIES, Policy, newest_wins
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.wire.codec import unpack

@@ -23,7 +23,8 @@ from crdtsync.wire.limits import KEY_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crdtsync.core.crdt.entries import Entries, Entry
+    from crdtsync.core.crdt.entries import Entries
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.crdt.schemas import Schemas
 
 KEPT_PREFIX = "_kept/"

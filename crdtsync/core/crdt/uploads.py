@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from crdtsync.causality import vector_of
-from crdtsync.core.crdt.entries import Entries, Entry, covered_by
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.wire.blobs import manifest_of, parts_key, upload_of
 from crdtsync.wire.change import Op, RemoveRange
 from crdtsync.wire.kinds import Kind

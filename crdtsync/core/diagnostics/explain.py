@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.agents.space_requests import find_replica
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.diagnostics.explain_reasons import FINDERS
 from crdtsync.core.diagnostics.explain_subject import Item, Subject, arrival, holders, reason
 from crdtsync.core.diagnostics.remote_lag import knowing_far

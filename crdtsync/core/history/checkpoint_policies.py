@@ -18,7 +18,7 @@ from crdtsync.wire.limits import TTL_MS_MAX, is_name, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
 
 POLICY_PREFIX = "_checkpoint_policy/"
 POLICIES_MAX = 16

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import WRITER_MAX, Dot, VersionVector, Writer, covers, flatten, hlc_ms
 from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
 from crdtsync.errors import InvalidRequest
 from crdtsync.wire.codec import pack, unpack

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 
 from crdtsync.causality import Dot, hlc_ms
-from crdtsync.core.crdt.entries import Entry, order_of
+from crdtsync.core.crdt.entry import Entry, order_of
 from crdtsync.core.crdt.expiry import EXPIRED_ATTR
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.operations import RESOLVED_ATTR, TRIMMED_ATTR

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.operations import DELETE, SET, Fields, Operation

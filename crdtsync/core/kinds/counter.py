@@ -22,7 +22,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.crdt.entries import Entry, summary_of
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import summary_of
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.base import Copied, Rules, Sibling, always
 from crdtsync.core.kinds.operations import Operation, Tells, no_value

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import Policy, newest_entries
 from crdtsync.errors import TooManySiblings
 from crdtsync.wire import limits

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from crdtsync.causality import Dot, merge, vector_of
 from crdtsync.core.crdt import read_context
-from crdtsync.core.crdt.entries import Entry, KeyEntries, S, summary_of
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import KeyEntries, S, summary_of
 from crdtsync.core.crdt.read_context import NOTHING, READ_LONG_AGO, NotYet
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result

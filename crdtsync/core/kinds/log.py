@@ -14,7 +14,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import vector_of
-from crdtsync.core.crdt.entries import Entries, Entry, order_of
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry, order_of
 from crdtsync.core.crdt.read_context import NotYet, Removes
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Paged, Part, Rules, Sibling, Touched, check_readable, packed_array, when_short

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import Entries, Entry, order_of
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry, order_of
 from crdtsync.core.crdt.read_policies import Rank, first_of
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (

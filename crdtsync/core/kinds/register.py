@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entries, Entry, covered_by
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.crdt.read_context import NOTHING
 from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import HLC_MAX, WRITER_MAX, Dot, Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.json_schema import STEPS_A_BYTE, WORK_MAX, compiled, path_text
 from crdtsync.core.crdt.read_policies import first_of, ranks_lower
 from crdtsync.core.crdt.sliding import SLIDES

@@ -16,7 +16,7 @@ from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.space import SpaceState
 
 _RANGE, _BLIND, _CROWDED, _READ = 0, 2, 3, 4

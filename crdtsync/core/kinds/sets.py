@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (
     Paged,

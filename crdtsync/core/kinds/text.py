@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, hlc_ms
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_context import NotYet
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Writer, hlc_ms
-from crdtsync.core.crdt.entries import Entries, Entry, reach_of
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry, reach_of
 from crdtsync.core.crdt.read_policies import LWW, Policy
 from crdtsync.core.kinds.base import FieldSibling, Sibling
 from crdtsync.core.kinds.registry import rules_of

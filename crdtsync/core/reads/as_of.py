@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 from crdtsync.causality import HLC_MAX, Dot, covers
 from crdtsync.core.access.rules import Grant
-from crdtsync.core.crdt.entries import Entries, Entry, covered_by
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
 from crdtsync.core.reads.listing import behind

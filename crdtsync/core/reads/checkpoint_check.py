@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.history.checkpoints import Checkpoint
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.interface import Storage

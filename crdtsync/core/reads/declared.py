@@ -18,7 +18,7 @@ from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.tokens import encode_dot, encode_token
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.reads.operations import Reader
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms
 from crdtsync.core.access.rules import Grant
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.core.kinds.seen import describe_seen, seen_of

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, Writer, hlc_ms
-from crdtsync.core.crdt.entries import order_of
+from crdtsync.core.crdt.entry import order_of
 from crdtsync.core.history.removal_reason import RemovalReason
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.kinds.seen import describe_seen, seen_of

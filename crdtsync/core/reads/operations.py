@@ -9,7 +9,7 @@ from typing import Any
 
 from crdtsync.causality import Dot, Writer, covers, hlc_ms, merge
 from crdtsync.core.access.rules import Grant
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.base import Paged, Sibling
 from crdtsync.core.kinds.registry import KINDS

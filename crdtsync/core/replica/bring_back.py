@@ -20,7 +20,7 @@ from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.history.taken_away import Pin
     from crdtsync.core.kinds.arguments import Arguments, Result
     from crdtsync.core.replica.space_draft import SpaceDraft

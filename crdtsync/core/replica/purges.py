@@ -16,7 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, flatten, merge
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.errors import InvalidEncoding, InvalidRequest

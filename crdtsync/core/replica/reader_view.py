@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crdtsync.causality import Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.registry import rules_of

@@ -14,7 +14,8 @@ from crdtsync.causality import Dot, Frontier, VersionVector, Writer, hlc_ms
 from crdtsync.core.alarm_catalogue import MALFORMED_WRITE, TTL_LENGTHENED, VALUES_CROWDED_OUT
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.crdt.causal_gate import CausalGate, blocker
-from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries
+from crdtsync.core.crdt.entries import Entries, IncomingEntries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.crdt.uploads import Uploads
 from crdtsync.core.history.arrival_log import Arrivals

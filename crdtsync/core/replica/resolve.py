@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_context import NOTHING, NotYet, Removes, removals
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Copied, FieldSibling, Sibling

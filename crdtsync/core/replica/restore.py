@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector
-from crdtsync.core.crdt.entries import Entry, summary_of
+from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.key_entries import summary_of
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import Copied
 from crdtsync.core.kinds.counter import RESET, Tally, name_of

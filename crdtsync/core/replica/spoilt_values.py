@@ -17,7 +17,7 @@ from crdtsync.wire.change import Codec, value_hash
 
 if TYPE_CHECKING:
     from crdtsync.causality import Dot
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.space import SpaceState
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.rows import DocumentDrop, DocumentStateRow, DocumentTrim, DocumentUpdateRow
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import RESOLVERS_DISAGREE
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.wire.change import Change, RemoveRange
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import CONFLICT_UNRESOLVED
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.timer_heap import Timeline
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import RESOLVED_ATTR

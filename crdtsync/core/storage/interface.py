@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.crdt.entries import Entry, OnDisk
+from crdtsync.core.crdt.entry import Entry, OnDisk
 from crdtsync.core.storage.rows import (
     ArchiveRow,
     DeadMark,

@@ -1,9 +1,9 @@
 """Long values stand on disk. Memory holds the keys, and of the values those that are in use.
 
 A team keeps 100,000 checkpoints of 50 kB: 5 GB, of which a few are read in an hour. So once an entry is committed, its
-value is dropped from memory if it is long, and :attr:`Entry.value <crdtsync.core.crdt.entries.Entry.value>` reads it
+value is dropped from memory if it is long, and :attr:`Entry.value <crdtsync.core.crdt.entry.Entry.value>` reads it
 when somebody asks: through one cache for all spaces, which is bounded in bytes. Who needs to know no more than how long
-a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entries.Entry.size_bytes>`.
+a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entry.Entry.size_bytes>`.
 
 What comes from the disk is compared with the entry's hash: a long value when it is read, a short one at the start. A
 value that differs is *damaged*. Then it is looked for in the log, which holds it once more while it holds the change
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import Entry, OnDisk
+from crdtsync.core.crdt.entry import Entry, OnDisk
 from crdtsync.errors import DamagedValue
 from crdtsync.wire.blobs import BLOB_PREFIX, subject_of
 from crdtsync.wire.change import value_hash

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.long_values import LongValues
 from crdtsync.core.storage.rows import (
     Adoption,

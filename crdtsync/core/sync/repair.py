@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crdtsync.causality import Dot
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.snapshots.snapshot import Taking
     from crdtsync.wire.yjs.encoding import Steps

@@ -33,7 +33,7 @@ from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.comparing import SAMPLE_ENTRIES_MAX, SAMPLE_WRITERS_MAX, Removed, Sample, Sampled
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX, Document, Load
 from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX, Forgotten, forget
 from crdtsync.core.text.marker import named_document

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.text.marker import named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.kinds import Kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from crdtsync.causality import VersionVector, covers
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.operations import Tells
 from crdtsync.core.kinds.values import concerned
 from crdtsync.core.replica.replica import Replica

@@ -18,7 +18,7 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.wire.tokens import Version
 

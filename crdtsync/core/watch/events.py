@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from crdtsync.causality import Dot, hlc_ms
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import DELETE, EXPIRED, Operation, Tells
 from crdtsync.core.kinds.registry import operation_of

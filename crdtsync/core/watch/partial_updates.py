@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.base import Part, Touched
 from crdtsync.core.kinds.registry import rules_of
 

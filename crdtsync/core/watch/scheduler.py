@@ -42,7 +42,7 @@ from crdtsync.core.watch.prefix_index import Audience, concerns
 if TYPE_CHECKING:
     from crdtsync.causality import VersionVector
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.space import Applied
     from crdtsync.core.storage.interface import Storage

@@ -24,7 +24,7 @@ from crdtsync.wire.tokens import encode_token, encode_version
 
 if TYPE_CHECKING:
     from crdtsync.core.access.rules import Grant
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.peers.peer_state import Peer
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.space import Applied, Effect, SpaceState

@@ -17,7 +17,7 @@ from crdtsync.core.watch.state_watch import StateWatch, StateWatches
 
 if TYPE_CHECKING:
     from crdtsync.causality import VersionVector
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.space import Applied
     from crdtsync.core.storage.interface import Storage

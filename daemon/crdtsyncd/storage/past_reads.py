@@ -16,7 +16,7 @@ from crdtsyncd.storage.typed_rows import typed
 from crdtsyncd.storage.writes import DEAD_BYTES, REMOVAL_BYTES
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.registry import rules_of, writing_operation
 from crdtsync.core.storage.rows import (
     DeadMark,

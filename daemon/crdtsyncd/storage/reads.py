@@ -13,7 +13,7 @@ from crdtsyncd.storage.typed_rows import is_of_page, typed
 from crdtsyncd.storage.writes import CHANGE_BYTES, PURGED_FIRST
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.crdt.entries import Entry, OnDisk
+from crdtsync.core.crdt.entry import Entry, OnDisk
 from crdtsync.core.storage.rows import (
     ArchiveRow,
     DocumentSpan,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.crdt import read_policies
-from crdtsync.core.crdt.entries import KeyEntries
+from crdtsync.core.crdt.key_entries import KeyEntries
 from crdtsync.core.crdt.schemas import Schemas
 from crdtsync.core.kinds import counter, crowding, register
 from crdtsync.core.replica.text_edits import TextEdits

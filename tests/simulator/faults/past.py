@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsyncd.storage.past_reads import PastReads
 
-from crdtsync.core.crdt.entries import order_of
+from crdtsync.core.crdt.entry import order_of
 from crdtsync.core.history import recorder, removal_reason
 from crdtsync.core.history.recorder import HistoryRecorder
 from crdtsync.core.kinds import seen

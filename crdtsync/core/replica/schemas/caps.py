@@ -17,7 +17,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entries import summary_of
+from crdtsync.core.crdt.key_entries import summary_of
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.log import remove_oldest, trim
 from crdtsync.wire.change import Op
@@ -26,7 +26,7 @@ from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.crdt.schemas import Schema, SchemaTable, WriteRules
     from crdtsync.core.kinds.draft import Draft
     from crdtsync.core.replica.replica import Replica

@@ -21,7 +21,7 @@ from crdtsync.wire.patterns import check_new_pattern, check_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.kinds.draft import Draft
 
 JSON_BYTES_MAX = 1024 * 1024

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from crdtsync.causality import Dot, Writer
-    from crdtsync.core.crdt.entries import Entry
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.snapshots.snapshot import Taking
     from crdtsync.core.space import Applied

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.crdt.entries import DIGEST_MODULUS, Entry, IncomingEntries
+from crdtsync.core.crdt.entries import DIGEST_MODULUS, IncomingEntries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 from crdtsync.core.text.document import check_state
 from crdtsync.errors import InvalidEncoding

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.rows import Adoption, EntryRow, SnapshotPartRow
 from crdtsync.core.storage.write_batch import Ledger

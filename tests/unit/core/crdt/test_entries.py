@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot, vector_of
 from crdtsync.core.crdt import entries as entries_module
-from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries, KeyEntries, covered_by, reach_of
+from crdtsync.core.crdt import key_entries
+from crdtsync.core.crdt.entries import Entries, IncomingEntries
+from crdtsync.core.crdt.entry import Entry, reach_of
+from crdtsync.core.crdt.key_entries import KeyEntries, covered_by
 from crdtsync.wire.change import RemoveRange, value_hash
 from tests.examples import examples
 
@@ -332,7 +335,10 @@ def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed
     steps = [*entries, *all_removes, *here, *bounds]
     random.shuffle(steps)
     for step in steps:
-        with patch.multiple(entries_module, SMALL_ENTRIES_MAX=2, REMOVED_SINGLY_MAX=singly):
+        with (
+            patch.object(entries_module, "SMALL_ENTRIES_MAX", 2),
+            patch.object(key_entries, "REMOVED_SINGLY_MAX", singly),
+        ):
             gone = done(many, step)
         assert gone == done(few, step)
         held = few.held("k")

@@ -9,7 +9,8 @@ import pytest
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.background import expiry_reaper
 from crdtsync.core.background.expiry_reaper import EXPIRY_TAKEOVER_MS
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.errors import NoSpace
 from crdtsync.wire.change import Change, Op, value_hash
 from crdtsync.wire.codec import pack, unpack

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.crdt import schemas
-from crdtsync.core.crdt.entries import order_of
+from crdtsync.core.crdt.entry import order_of
 from crdtsync.core.crdt.read_policies import LWW
 from crdtsync.core.replica.schemas.declare import SCHEMAS_MAX
 from crdtsync.errors import InvalidRequest, KindMismatch, QuotaExceeded, RanksLower, Unresolved

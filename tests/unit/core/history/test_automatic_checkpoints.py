@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot, Writer, flatten
 from crdtsync.core.background import automatic_checkpoints
 from crdtsync.core.background.automatic_checkpoints import LOOKS_MAX
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.checkpoint_policies import EVERY_MS_MIN, KEEP_MAX, KEEP_MIN, PREFIXES_MAX, policy_of
 from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, Checkpoint, packed_record, record_of
 from crdtsync.core.interface import Now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.kinds.counter import INCREMENT_MAX, TOTAL_MAX, Tally
 from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
 from crdtsync.wire.codec import pack

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
-from crdtsync.core.crdt.entries import Entries, Entry
+from crdtsync.core.crdt.entries import Entries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.reads import as_of, checkpoint_check
 from crdtsync.core.sync import repair
 from crdtsync.wire.codec import pack, unpack

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, ROW_BYTES, ValueCache
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack

@@ -9,7 +9,7 @@ import pytest
 from pycrdt import Doc, Text, merge_updates
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.text import document_cache
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.document_cache import Documents

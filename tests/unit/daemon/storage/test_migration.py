@@ -13,7 +13,7 @@ from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.migration import migrate
 from crdtsyncd.storage.schema import FORMAT
 
-from crdtsync.core.crdt.entries import Entry
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.rows import DeadPlace, HistoryTrim
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError

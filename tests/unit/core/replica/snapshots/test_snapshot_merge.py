@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from crdtsync.causality import Dot
 from crdtsync.core.alarms import Alarms
-from crdtsync.core.crdt.entries import Entries, Entry, IncomingEntries
+from crdtsync.core.crdt.entries import Entries, IncomingEntries
+from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots import snapshot as snapshot_module
