@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.cluster import healed
@@ -151,8 +152,11 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     with closing(sqlite3.connect(tmp_path / "kept.sqlite")) as kept, kept:
         newest = "(SELECT max(checkpoint_id) FROM checkpoints)"
         kept.execute(f"UPDATE checkpoints SET checkpoint = NULL WHERE checkpoint_id = {newest}")
-    told = bring(daemon, tmp_path, "langgraph-sqlite", "kept.sqlite", "--prefix", "again")
-    assert told == "2 created, 0 unchanged, 1 left out\n"
+        oldest = newest.replace("max", "min")
+        kept.execute(f"UPDATE checkpoints SET thread_id = CAST(x'74ff' AS TEXT) WHERE checkpoint_id = {oldest}")
+    done = shell(daemon.socket, tmp_path)("import-from", "langgraph-sqlite", "kept.sqlite", "--prefix", "again")
+    assert done.out == "1 created, 0 unchanged, 2 left out\n"
+    assert r"the checkpoint {'thread_id': 't\udcff'" in done.err, "which is no UTF-8"
     (tmp_path / "other").write_text("no database" * 1000)
     assert "as a database of LangGraph's SqliteSaver" in bring(daemon, tmp_path, "langgraph-sqlite", "other")
     (tmp_path / "empty").touch()
@@ -182,6 +186,11 @@ def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path:
         )
         run_with(NAME, daemon, WITH_ANOTHER, "keep", address)
         is_brought_over(daemon, tmp_path, "langgraph-redis", address)
+        with Redis(unix_socket_path=address.removeprefix("unix://"), decode_responses=True) as kept:
+            newest = max(kept.scan_iter("checkpoint:t:*"))
+            kept.json().set(newest, "$.metadata", "no JSON")
+        told = bring(daemon, tmp_path, "langgraph-redis", address, "--prefix", "again")
+        assert told == "2 created, 0 unchanged, 1 left out\n"
 
 
 @contextmanager
