@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import click
 
 from benchmarks.daemons import Daemons
+from benchmarks.rivals.floors import Bare
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venv-adapters" / "langgraph" / "bin" / "python"
@@ -19,11 +21,20 @@ PROGRAM = ROOT / "tests" / "adapters" / "langgraph" / "speed.py"
 
 async def measure(steps: int) -> dict[str, dict[str, float]]:
     """For each saver, what it takes."""
+    bare = Bare()
     async with Daemons(1) as fleet:
         daemon = fleet[0]
-        command = [str(PYTHON), str(PROGRAM), str(daemon.socket), str(daemon.database.parent), str(steps)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false"}
-        done = await asyncio.to_thread(subprocess.run, command, env=environment, stdout=subprocess.PIPE, check=True)
+        with tempfile.TemporaryDirectory() as folder:
+            await bare.start(Path(folder))
+            places = [daemon.socket, daemon.database.parent, bare.process.address]
+            command = [str(PYTHON), str(PROGRAM), *map(str, places), str(steps)]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false"}
+            try:
+                done = await asyncio.to_thread(
+                    subprocess.run, command, env=environment, stdout=subprocess.PIPE, check=True
+                )
+            finally:
+                await bare.stop()
     found: dict[str, dict[str, float]] = json.loads(done.stdout)
     return found
 
@@ -34,9 +45,9 @@ async def measure(steps: int) -> dict[str, dict[str, float]]:
 def main(steps: int, as_json: bool) -> None:
     """Checkpoints of a state of 50 kB, of which one in a hundred changes with each step, in 100 channels.
 
-    All savers in one run, in turns; medians. Redis flushes every write. What crdtsync alone has are its floors: one
-    question to the daemon, the two that a latest checkpoint takes, a plain write of as many bytes as a put stores, and
-    two plain writes at once, as in a step. SQLite's saver asks nobody. It runs in the environment that
+    All savers in one run, in turns; medians. Redis flushes every write. "bare" is the floor of a saver whose data lie
+    in another process: a server of a few lines, and one request for each call. What crdtsync alone has are its own
+    floors: a plain write of as many bytes as a put stores, and a plain get of them. It runs in the environment that
     tests/integration/test_langgraph.py makes.
     """
     if not PYTHON.exists():

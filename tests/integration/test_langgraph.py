@@ -22,9 +22,7 @@ from tests.harness.shell import PROGRAM, Running, Shell
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAME = "langgraph"
-FLOORS = {
-    "a get of nothing, ms", "the two questions alone, ms", "a write of as many bytes, ms", "two writes at once, ms"
-}  # fmt: skip
+FLOORS = {"a get of as many bytes, ms", "a write of as many bytes, ms"}
 WITH_ANOTHER = FRAMEWORKS / NAME / "with_another.py"
 
 
@@ -233,6 +231,7 @@ def test_the_benchmark_measures_all_savers() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    assert found.keys() == {"in memory", "SQLite", "Redis", "crdtsync"}
+    assert found.keys() == {"in memory", "SQLite", "Redis", "bare", "crdtsync"}
     assert found["SQLite"].keys() == found["Redis"].keys() == found["crdtsync"].keys() - FLOORS
+    assert found["bare"].keys() == found["in memory"].keys() - {"100 of them, ms"}
     assert all(figure > 0 for of in found.values() for figure in of.values())
