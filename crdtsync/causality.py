@@ -77,8 +77,8 @@ class HybridClock:
 
     __slots__ = ("heard", "last")
 
-    def __init__(self, last: int = 0) -> None:
-        self.last = last
+    def __init__(self) -> None:
+        self.last = 0
         self.heard = 0
 
     def tick(self, now_ms: int) -> Hlc:

@@ -10,8 +10,8 @@ The shell proves keys and signatures, opens listeners and dials; what follows fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crdtsync.core import alarm_catalogue
 from crdtsync.core.cluster.invite_addresses import check_invite_address
@@ -63,6 +63,8 @@ NODE_ID_CHARS = 32
 """A node's id is the beginning of the pin of its first key."""
 JOINING_CONNECTIONS_MAX = 64
 """Connections of nodes that ask to join, at once; then the oldest goes."""
+
+N = TypeVar("N", Member, Peer)
 
 REJOIN = "stop its daemon, move its data directory away, start it, and join by an invite of a member"
 
@@ -377,19 +379,14 @@ class Admission:
         """Remove a member, named by its name or by the beginning of its id, for good."""
         self._check_not_removed()  # nobody would hear of it
         members = self.membership.members.values()
-        found = [member for member in members if member.name == wanted]
-        found = found or [member for member in members if len(wanted) >= 4 and member.node.startswith(wanted)]
-        if len(found) > 1:
-            ids = ", ".join(member.node[:12] for member in found)
-            raise InvalidRequest(f"{len(found)} members are called {wanted}: name one by its id, of {ids}")
-        if not found:
+        member = _named(wanted, members, "members")
+        if member is None:
             gone = [g for g in self.membership.removed.values() if g.name == wanted or g.node.startswith(wanted)]
             if gone:
                 return {"node": gone[0].node, "name": gone[0].name, "members": len(self.membership.members)}
             names = ", ".join(member.name for member in members)
             there = f"the members are {names}" if names else "this node belongs to no cluster yet"
             raise InvalidRequest(f"there is no member {wanted!r}: {there}")
-        member = found[0]
         if member.node == self._identity.node:
             raise InvalidRequest("a node does not remove itself: ask another member to, then stop this one")
         record = RemovedMember(member.node, member.name, member.keys, self._node.now_ms, self._identity.name)
@@ -398,15 +395,9 @@ class Admission:
 
     def forget(self, wanted: str) -> dict[str, Any]:
         """Know a node no longer that is no member and not connected, named as in :meth:`remove`."""
-        peers = self._sync.peers.values()
-        found = [peer for peer in peers if peer.name == wanted]
-        found = found or [peer for peer in peers if len(wanted) >= 4 and peer.node.startswith(wanted)]
-        if len(found) > 1:
-            ids = ", ".join(peer.node[:12] for peer in found)
-            raise InvalidRequest(f"{len(found)} nodes are called {wanted}: name one by its id, of {ids}")
-        if not found:
+        peer = _named(wanted, self._sync.peers.values(), "nodes")
+        if peer is None:
             raise InvalidRequest(f"this node knows no {wanted!r}: crdtsync peers shows whom it knows")
-        peer = found[0]
         if peer.node in self.membership.members:
             raise Refused(
                 f"{peer.name} is a member: crdtsync cluster remove {peer.name} removes it on all hosts", "member"
@@ -523,6 +514,17 @@ class Admission:
         self.invitations = Invitations(self._node.storage.metas(INVITES_META))
         self._told = _read_told(self._node.storage.meta(TOLD_META))
         self._kept = KeptMembers(self._node.storage)
+
+
+def _named(wanted: str, nodes: Iterable[N], what: str) -> N | None:
+    """The one with this name, or else with an id that begins so; None: there is none."""
+    nodes = list(nodes)
+    found = [node for node in nodes if node.name == wanted]
+    found = found or [node for node in nodes if len(wanted) >= 4 and node.node.startswith(wanted)]
+    if len(found) > 1:
+        ids = ", ".join(node.node[:12] for node in found)
+        raise InvalidRequest(f"{len(found)} {what} are called {wanted}: name one by its id, of {ids}")
+    return found[0] if found else None
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:

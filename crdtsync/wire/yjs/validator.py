@@ -177,26 +177,14 @@ class UpdateSummary:
         return not self.ranges and not self.deletes
 
 
-def validate_update(
-    update: bytes,
-    known: Mapping[int, int],
-    *,
-    is_own_state: bool = False,
-    structs_max: int | None = None,
-    ranges_max: int | None = None,
-) -> UpdateSummary:
+def validate_update(update: bytes, known: Mapping[int, int]) -> UpdateSummary:
     """Pass an update that pycrdt can safely apply to a document that holds ``known``, or raise :class:`InvalidUpdate`.
 
     ``known`` maps a Yjs client id to its next clock (exclusive end) in the document, and must come from updates that
     were validated and applied before, in causal order: an :class:`Outline`, or a plain mapping, which allows fewer
     checks. What the update repeats of it is harmless; what it presumes beyond it is refused.
-
-    ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim. With more
-    structs, or deleted ranges, than these it is refused before they are read.
     """
-    return at_once(
-        validate_slowly(update, known, is_own_state=is_own_state, structs_max=structs_max, ranges_max=ranges_max)
-    )
+    return at_once(validate_slowly(update, known))
 
 
 def validate_slowly(
@@ -207,7 +195,11 @@ def validate_slowly(
     structs_max: int | None = None,
     ranges_max: int | None = None,
 ) -> Steps[UpdateSummary]:
-    """The same in steps; ``known`` must not change meanwhile."""
+    """The same in steps; ``known`` must not change meanwhile.
+
+    ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim. With more
+    structs, or deleted ranges, than these it is refused before they are read.
+    """
     size = len(update)
     if size > UPDATE_BYTES_MAX and not is_own_state:
         refuse(f"the update has {size} bytes", 0, f"at most {UPDATE_BYTES_MAX}")
