@@ -10,6 +10,7 @@ import click
 from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.errors import refused_value
 from crdtsyncd.cli.params import AT, CONFIDENCE, FILE, KEY, TEXT, WRITE_CONCERN
+from crdtsyncd.cli.show import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,19 @@ def loopback_place(given: str, option: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65535:
         raise click.BadParameter(f"{given!r} is not [HOST:]PORT", param_hint=option)
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def token_of(file: Path | None, server: str) -> tuple[str, Callable[[str], None]]:
+    """The token that who connects to a server of ours must show, and what says where that server listens."""
+    from crdtsync.loopback import token_in
+
+    path = file or Path(click.get_app_dir("crdtsync")) / f"{server}-token"
+
+    def ready(address: str) -> None:
+        output.line(f"{address}, for who shows the token in {path}")
+        output.flush()
+
+    return token_in(path), ready
 
 
 def file_argument(name: str, **kwargs: Any) -> Callable[[Any], Any]:  # Any: as click's decorators

@@ -15,7 +15,7 @@ import click
 from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.errors import absent, refused_value, report
 from crdtsyncd.cli.params import TEXT
-from crdtsyncd.cli.shared_options import loopback_place, token_file_option
+from crdtsyncd.cli.shared_options import loopback_place, token_file_option, token_of
 from crdtsyncd.cli.show import output
 
 from crdtsync.context.tokens import ANY_MODEL
@@ -94,18 +94,10 @@ def serve(
     if http is None:
         asyncio.run(serve_stdio(options))
         return
-    from crdtsync.loopback import token_in
     from crdtsync.mcp.http import serve_http
 
     host, port = loopback_place(http, "--http")
-    path = token_file or Path(click.get_app_dir("crdtsync")) / "mcp-token"
-    token = token_in(path)
-
-    def ready(address: str) -> None:
-        output.line(f"{address}, for who shows the token in {path}")
-        output.flush()
-
-    asyncio.run(serve_http(options, host, port, token, ready))
+    asyncio.run(serve_http(options, host, port, *token_of(token_file, "mcp")))
 
 
 _client_option = click.option(

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.params import TEXT
-from crdtsyncd.cli.shared_options import loopback_place, token_file_option
-from crdtsyncd.cli.show import output
+from crdtsyncd.cli.shared_options import loopback_place, token_file_option, token_of
 
 
 @state_command("yjs")
@@ -31,16 +30,10 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
     import asyncio
 
     from crdtsync import AsyncClient
-    from crdtsync.loopback import token_in
     from crdtsync.yjs.server import Server
 
     host, port = loopback_place(listen, "--listen")
-    path = token_file or Path(click.get_app_dir("crdtsync")) / "yjs-token"
-    token = token_in(path)
-
-    def ready(address: str) -> None:
-        output.line(f"{address}, for who shows the token in {path}")
-        output.flush()
+    token, ready = token_of(token_file, "yjs")
 
     async def run() -> None:
         agent = settings.agent or "editor"
