@@ -226,3 +226,7 @@ def _is_counted(machine: Host) -> bool:
 
 def test_a_mirror_shows_what_a_snapshot_brings_of_a_text_whose_marker_stays() -> None:
     run_history(7, keys=TEXTS)
+
+
+def test_the_caps_are_kept_a_second_after_a_text_was_compacted_by_itself() -> None:
+    run_history(349, keys=TEXTS)
