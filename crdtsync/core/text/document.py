@@ -385,6 +385,7 @@ class Document:
         else:
             summary = at_once(_judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
+        self._checked = None
         advance(outline, summary)
         self._uncommitted.append(state)
         self.memory_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
@@ -412,7 +413,7 @@ class Document:
         """
         doc = new_doc()
         doc.apply_update(whole)  # which has been loaded once, to compare it
-        self._doc, self._outline = doc, None
+        self._doc, self._outline, self._checked = doc, None, None
         self._uncommitted.append(whole)
 
     def undo(self) -> None:

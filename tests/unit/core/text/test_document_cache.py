@@ -61,6 +61,19 @@ def appended(update: bytes, text: str) -> bytes:
     return found[0]
 
 
+def items_between(state: bytes, count: int) -> bytes:
+    """An edit that puts so many characters into a text, each apart."""
+    doc: Doc[Text] = Doc()
+    doc.apply_update(state)
+    found: list[bytes] = []
+    subscription = doc.observe(lambda event: found.append(event.update))
+    with doc.transaction():
+        for number in range(count):
+            doc.get("text", type=Text).insert(10 * number, "a")
+    doc.unobserve(subscription)
+    return found[0]
+
+
 def filled(count: int) -> tuple[Disk, Documents]:
     disk = Disk()
     for number in range(1, count + 1):
@@ -98,6 +111,20 @@ def test_a_state_that_is_held_already_is_not_judged_anew(monkeypatch: pytest.Mon
     documents.apply(dot_of(1), edit)
     assert documents.absorb(dot_of(1), states[0]) == documents.get(dot_of(1)).state() != states[0]
     assert documents.get(dot_of(1)).read() == "an edit of text 1"
+
+
+@pytest.mark.parametrize("take_in", [lambda document, state: document.absorb(state, is_new=False), Document.settle])
+def test_what_was_found_about_an_edit_is_forgotten_with_another_state(
+    take_in: Callable[[Document, bytes], object],
+) -> None:
+    disk, documents = filled(0)
+    disk.updates[dot_of(1)] = [text_update("x" * 900_000)]  # where it takes long to find a place
+    document = documents.get(dot_of(1))
+    edits = items_between(document.state(), 100)
+    document.parts_at_once(edits, is_next=True)
+    take_in(document, merge_updates(document.state(), items_between(document.state(), 500)))
+    document.apply(edits)  # as if nothing had come since would be to forget these items, by which edits are bounded
+    assert document.outline().competition.items > 500
 
 
 def test_the_one_unused_for_longest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
