@@ -5,7 +5,7 @@ forgotten.
 from __future__ import annotations
 
 from bisect import bisect_right
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +19,7 @@ from crdtsync.wire.yjs.rewriting import forwarded
 from crdtsync.wire.yjs.state_vector import encode_state_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from crdtsync.causality import Dot
     from crdtsync.core.text.document import Document
@@ -70,10 +70,17 @@ def placed(
     """
     if may_wait and not newer.is_ready:
         raise Unplaced(newer.make_ready())
-    neighbours = _Neighbours(newer, member, olders, before, may_wait)
-    known = newer.outline() if before is None else before.outline(newer)
-    try:
+    with _refusals():
+        neighbours = _Neighbours(newer, member, olders, before, may_wait)
+        known = newer.outline() if before is None else before.outline(newer)
         return forwarded(update, known, neighbours.left, neighbours.right, ROOT, structs_max)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Whether the edit cannot be read or a document that it needs: it is refused."""
+    try:
+        yield
     except InvalidUpdate as error:
         raise InvalidValue(f"an edit of a text that has been compacted: {error}", path="$") from None
     except IndexError:
@@ -170,17 +177,21 @@ def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
 
 
 def found(attempt: Callable[[], T]) -> Steps[T]:
-    """What comes of an attempt to pass an edit on, when what that needs has been found out, in steps."""
+    """What comes of an attempt to pass an edit on, when what that needs has been found out, in steps.
+
+    :raises InvalidValue: as :func:`passed`.
+    """
     while True:
-        try:
-            return attempt()
-        except Unplaced as unplaced:
-            yield from unplaced.steps
+        with _refusals():
+            try:
+                return attempt()
+            except Unplaced as unplaced:
+                yield from unplaced.steps
 
 
 def find_out(attempt: Callable[[], object]) -> Steps[None]:
     """Find out, in steps, what an attempt to pass an edit on needs. What refuses it refuses it again."""
-    with suppress(CrdtSyncError, InvalidUpdate, IndexError):
+    with suppress(CrdtSyncError):
         yield from found(attempt)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pycrdt import Doc, Text
+from pycrdt import Doc, Map, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.text import places
 from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document
 from crdtsync.core.text.family import Member
 from crdtsync.core.text.forgetting import forget
-from crdtsync.core.text.passing import missing_from, passed, placed
+from crdtsync.core.text.passing import found, missing_from, passed, placed
 from crdtsync.core.text.yjs_library import text_in
 from crdtsync.errors import InvalidValue
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, Steps, at_once
@@ -240,6 +242,27 @@ def test_what_cannot_be_placed_is_refused() -> None:
     with pytest.raises(InvalidValue, match="nobody knows where"):
         passed(bob.said(before), held(OLD), newer, member)
     assert at_once(text_in(newer.state())) == ""
+
+
+def test_what_has_to_be_placed_in_or_by_what_cannot_be_read_is_refused() -> None:
+    """As a document that an older version took in, with other documents in it."""
+    ann, bob = Typist(1), Typist(2)
+    ann.text.insert(0, "a forgotten" * 2000)
+    bob.hear(ann)
+    before = bob.doc.get_state()
+    bob.text.insert(1, "x")
+    del ann.text[0:10]
+    newer, member, _ = compacted(ann)
+    other: Doc[Any] = Doc()
+    other.get("doc", type=Map)["inner"] = Doc()
+    strange = held(OLD, ann.doc.get_update(), other.get_update())
+    for attempt in (
+        partial(passed, bob.said(before), strange, newer, member, may_wait=True),
+        partial(missing_from, newer, strange, member, may_wait=True),
+        partial(placed, bob.said(before), strange, member, [newer]),
+    ):
+        with pytest.raises(InvalidValue, match="content kind 9"):
+            at_once(found(attempt))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
