@@ -138,9 +138,8 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)) as database:
             source = SqliteSaver(database)
             source.is_setup = True  # else it makes its tables where it finds none
-            database.text_factory = lambda text: text.decode(
-                errors="surrogateescape"
-            )  # where it is none, one row fails
+            # What is no UTF-8 is read all the same, and refused when it is used: so one row fails, and not the list.
+            database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("BEGIN")  # what its program removes meanwhile stays there for this command
             rows = database.execute(f"SELECT {', '.join(_NAMES)} FROM checkpoints ORDER BY checkpoint_id DESC")
             _bring_checkpoints(settings, source, prefix, rows, dry_run=dry_run)
