@@ -12,16 +12,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.agent import Agent, User
-from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.agenda import NodePart, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone
 from crdtsync.core.agents.host_requests import Service, host_requests
 from crdtsync.core.agents.replies import Reply
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
-from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.node_alarms import LetIn, Misled
-from crdtsync.core.crdt.uploads import BLOB_BYTES_MAX
 from crdtsync.core.diagnostics.counters import Counts
 from crdtsync.core.diagnostics.explain import explain_request
 from crdtsync.core.diagnostics.remote_lag import status_request
@@ -52,11 +49,10 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node_context import Log
-from crdtsync.core.node_parts import NodeParts
+from crdtsync.core.node_parts import DEFAULT_SETTINGS, NodeParts, NodeSettings
 from crdtsync.core.peers.peer_state import Dial
 from crdtsync.core.replay import take_back
 from crdtsync.core.storage.interface import Storage
-from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError, NoSpace, PeerError, to_wire
 from crdtsync.wire.codec import pack
@@ -80,18 +76,11 @@ class Node(NodeParts):
         random: Random,
         log: Log,
         now: Now,
-        caps: Caps = DEFAULT_CAPS,
+        settings: NodeSettings = DEFAULT_SETTINGS,
         services: Mapping[str, Service] | None = None,
         shell_usages: Callable[[], Iterable[Usage]] = tuple,
-        limits: Limits = DEFAULT_LIMITS,
-        room_bytes: int | None = None,
-        cache_bytes_max: int = CACHE_BYTES_MAX,
-        blob_bytes_max: int = BLOB_BYTES_MAX,
-        voters: Iterable[str] = (),
     ) -> None:
-        super().__init__(
-            identity, storage, random, log, now, caps, limits, room_bytes, cache_bytes_max, blob_bytes_max, voters
-        )
+        super().__init__(identity, storage, random, log, now, settings)
         self.counts = Counts()
         self.crowds = Crowds()
         self._shell_usages = shell_usages

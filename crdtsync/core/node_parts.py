@@ -11,10 +11,10 @@ more of it, and its replica leaves memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.core.access.authorizer import Authorizer
-from crdtsync.core.access.quotas import Limits
+from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessRequests
 from crdtsync.core.agents.cluster_requests import ClusterRequests
 from crdtsync.core.agents.dispatcher import Dispatcher
@@ -23,7 +23,7 @@ from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.purging import Purger
-from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.background.sleep import Sleeper
 from crdtsync.core.background.text_maintenance import TextKeeper
 from crdtsync.core.background.trimming import Retention
@@ -32,6 +32,7 @@ from crdtsync.core.cluster.admission import Admission
 from crdtsync.core.cluster.node_alarms import FalseAddresses
 from crdtsync.core.cluster.records import Cluster
 from crdtsync.core.cluster.spaces import ALWAYS, Spaces
+from crdtsync.core.crdt.uploads import BLOB_BYTES_MAX
 from crdtsync.core.node_context import Log, NodeContext
 from crdtsync.core.peers.voter import Voter
 from crdtsync.core.replica.asleep import may_sleep
@@ -39,6 +40,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.resolvers.registry import Registry
 from crdtsync.core.space import Applied
 from crdtsync.core.storage.interface import Storage
+from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.core.storage.rows import SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
@@ -52,6 +54,22 @@ if TYPE_CHECKING:
     from crdtsync.core.identity import Identity
 
 
+class NodeSettings(NamedTuple):
+    """What who runs a node says of it. ``limits``: of an agent of which the cluster says nothing else; ``room_bytes``:
+    what a snapshot may take of memory, None: not known; ``voters``: the nodes that decide on quorum claims.
+    """
+
+    caps: Caps = DEFAULT_CAPS
+    limits: Limits = DEFAULT_LIMITS
+    room_bytes: int | None = None
+    cache_bytes_max: int = CACHE_BYTES_MAX
+    blob_bytes_max: int = BLOB_BYTES_MAX
+    voters: Iterable[str] = ()
+
+
+DEFAULT_SETTINGS = NodeSettings()
+
+
 class NodeParts(NodeContext):
     """See the module's description."""
 
@@ -62,33 +80,28 @@ class NodeParts(NodeContext):
         random: Random,
         log: Log,
         now: tuple[int, float],
-        caps: Caps,
-        limits: Limits,
-        room_bytes: int | None,
-        cache_bytes_max: int,
-        blob_bytes_max: int,
-        voters: Iterable[str],
+        settings: NodeSettings,
     ) -> None:
-        super().__init__(identity, storage, random, log, now, cache_bytes_max)
+        super().__init__(identity, storage, random, log, now, settings.cache_bytes_max)
         self.started_s = self.now_s
-        self._blob_bytes_max = blob_bytes_max
+        self._blob_bytes_max = settings.blob_bytes_max
         self.cluster = Cluster(self)
         self.spaces = Spaces(self, self.cluster, self._make_space, self._close_space)
         self._durable: dict[str, int] = {}
         self.reaper = Reaper(self)
-        self.retention = Retention(storage, caps, self.now_s)
+        self.retention = Retention(storage, settings.caps, self.now_s)
         self.purger = Purger(self, self.retention)
         self.upload_sweep = UploadSweep(self)
         self.automatic_checkpoints = AutomaticCheckpoints(self, self.live_holders)
         self.sleeper = Sleeper(self, self.put_to_sleep)
         self._texts: dict[str, TextKeeper] = {}
         self._load()
-        voter = Voter(identity, voters, storage, lambda: self.ledger.batch, self.now_s, lambda: self.now_ms)
-        self.sync = Sync(self, self.spaces, voter, room_bytes)
+        voter = Voter(identity, settings.voters, storage, lambda: self.ledger.batch, self.now_s, lambda: self.now_ms)
+        self.sync = Sync(self, self.spaces, voter, settings.room_bytes)
         self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)
-        self.authorizer = Authorizer(self, self.cluster, self.fleet, limits)
+        self.authorizer = Authorizer(self, self.cluster, self.fleet, settings.limits)
         self.dispatcher = Dispatcher(
             self, self.cluster, self.spaces, self.fleet, self.sync, self.authorizer, self.resolvers
         )

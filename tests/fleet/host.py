@@ -15,6 +15,7 @@ from crdtsyncd.storage.database import Store
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.interface import AgentClosed, DialState, Event, Now, Ready
 from crdtsync.core.node import Node
+from crdtsync.core.node_parts import NodeSettings
 from crdtsync.core.replica.replica import Replica
 from tests.fleet.agent import Agent
 
@@ -50,7 +51,8 @@ class Host:
         if self.fleet.voters:
             identity = identity._replace(incarnation=self.store.incarnation)
         random = Random(self.fleet.random.getrandbits(64))
-        self.node = Node(identity, self.store, random, self._log, self.now, self.fleet.caps, voters=self.fleet.voters)
+        settings = NodeSettings(self.fleet.caps, voters=self.fleet.voters)
+        self.node = Node(identity, self.store, random, self._log, self.now, settings)
         self.turn()
 
     def _log(self, event: str, level: str = "info", **fields: object) -> None:

@@ -25,6 +25,7 @@ from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.identity import LOOPBACK_CLUSTER, Identity
 from crdtsync.core.interface import Event, Now, PeerClosed, PeerFrame, PeerOpened, Ready, Tick
 from crdtsync.core.node import Node
+from crdtsync.core.node_parts import NodeSettings
 from crdtsync.core.replica.snapshots.merge import merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage import long_values
@@ -161,9 +162,9 @@ class World:
         identity = Identity(
             host.store.node, host.name, LOOPBACK_CLUSTER, host.store.database, "0", 0, host.store.incarnation
         )
-        caps = self.caps or Caps()
-        random, now, cache_bytes = Random(self.random.getrandbits(64)), self.now(host), long_values.CACHE_BYTES_MAX
-        host.node = Node(identity, host.store, random, _no_log, now, caps, cache_bytes_max=cache_bytes)
+        settings = NodeSettings(self.caps or Caps(), cache_bytes_max=long_values.CACHE_BYTES_MAX)
+        random = Random(self.random.getrandbits(64))
+        host.node = Node(identity, host.store, random, _no_log, self.now(host), settings)
         host.node.sync.comparer.is_on = False
         flushing.watch_flushes(host)
         images.settle_torn(self, host)

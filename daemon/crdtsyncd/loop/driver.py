@@ -62,6 +62,7 @@ from crdtsync.core.interface import (
     Tick,
 )
 from crdtsync.core.node import Node
+from crdtsync.core.node_parts import NodeSettings
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError, NoSpace, StorageError
 from crdtsync.wire.codec import new_row
@@ -144,10 +145,15 @@ class Driver:
         identity = Identity(
             store.node, config.node_name, store.cluster, store.database, self._version, os.getpid(), store.incarnation
         )
-        return Node(
-            identity, store, SystemRandom(), log, _now(), config.caps, self._offered, self._house.usages, config.limits,
-            free_memory_bytes(), config.value_cache_bytes, config.blob_bytes_max, config.voters,
-        )  # fmt: skip
+        settings = NodeSettings(
+            config.caps,
+            config.limits,
+            free_memory_bytes(),
+            config.value_cache_bytes,
+            config.blob_bytes_max,
+            config.voters,
+        )
+        return Node(identity, store, SystemRandom(), log, _now(), settings, self._offered, self._house.usages)
 
     # -- one turn ----------------------------------------------------------------------------------------------
 
