@@ -127,8 +127,8 @@ class Entries:
             del self._unsubtracted[-count_max:]
             self._digest = (self._digest - sum([entry.digest for entry in gone])) % DIGEST_MODULUS
 
-    def load(self, stored: list[Entry]) -> None:
-        """Add everything that a replica holds on disk to one that is empty."""
+    def load(self, stored: list[Entry], digest: int | None = None) -> None:
+        """Add everything that a replica holds on disk to one that is empty; ``digest``: of all that, if known."""
         keys, others = self._keys, []
         for entry in stored:
             if entry.attrs is None and entry.key not in keys:
@@ -137,10 +137,13 @@ class Entries:
                 others.append(entry)
         self._resort = True
         self.count = len(stored) - len(others)
-        self._unsummed = stored if not others else [*self.all()]
         for entry in others:
-            self.add(entry)
-        if len(self._unsummed) <= SUMMED_AT_ONCE_MAX:
+            self._add(entry)
+        if digest is not None:
+            self._digest = digest
+            return
+        self._unsummed = stored
+        if len(stored) <= SUMMED_AT_ONCE_MAX:
             self.sum_up(SUMMED_AT_ONCE_MAX)
 
     def add(self, entry: Entry) -> None:

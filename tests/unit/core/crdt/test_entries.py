@@ -121,14 +121,14 @@ def test_adding_and_removing_are_inverse(kept, passing):
 
 
 @examples(100)
-@given(ENTRIES, st.integers(0, 99), st.integers(1, 4), st.sampled_from([0, 3, 99]))
-def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_entries, at_once):
-    """Whenever its digest is summed up, and whatever comes and goes before that has been done."""
+@given(ENTRIES, st.integers(0, 99), st.integers(1, 4), st.sampled_from([0, 3, 99]), st.booleans())
+def test_what_is_loaded_at_once_is_as_what_came_one_by_one(entries, seed, slice_entries, at_once, is_known):
+    """Whenever its digest is summed up or if it is known, and whatever comes and goes before that has been done."""
     random = Random(seed)
     some = random.randrange(len(entries) + 1)
     loaded, expected = Entries(), filled(entries[:some])
     with patch.object(entries_module, "SUMMED_AT_ONCE_MAX", at_once):
-        loaded.load(entries[:some])
+        loaded.load(entries[:some], expected.digest if is_known else None)
     steps = entries[some:] + random.sample(entries, len(entries))
     for step in steps:
         for store in (loaded, expected):
