@@ -76,6 +76,8 @@ class Receipt:
     """Of one of which all parts have come: the rest of its check."""
     check: SnapshotCheck | None = None
     """Of one that is whole: whether it may be merged."""
+    was_asked_for: bool = False
+    """Whether its giver was told to begin, a turn ago or longer."""
 
     @property
     def has_all(self) -> bool:
@@ -288,12 +290,23 @@ class SnapshotClient:
         self._finish(receipt, receipt.finishing)
 
     def go_on(self) -> None:
-        """Check a slice of a snapshot of which all parts have come."""
-        if not self._node.read_only:
-            for _, receipt in sorted(self.receipts.items()):
-                if receipt.finishing is not None:
-                    self._finish(receipt, receipt.finishing)
-                    return
+        """Check a slice of a snapshot of which all parts have come, or wake its space while the first is made."""
+        if self._node.read_only:
+            return
+        for _, receipt in sorted(self.receipts.items()):
+            if receipt.finishing is not None:
+                self._finish(receipt, receipt.finishing)
+                return
+            if self._wakes(receipt):
+                if receipt.was_asked_for:
+                    receipt.replica.wake()
+                receipt.was_asked_for = True
+
+    def _wakes(self, receipt: Receipt) -> bool:
+        """Whether its space is to wake before a part comes. One does: of thousands that are asked for four are served
+        at once, and what is being received keeps a space awake.
+        """
+        return len(self.receipts) == 1 and receipt.link is not None and receipt.replica.asleep is not None
 
     def _finish(self, receipt: Receipt, finishing: Steps[None]) -> None:
         """After the last slice, others are asked about the whole, and :meth:`conclude` comes next."""
@@ -358,10 +371,10 @@ class SnapshotClient:
 
     def check_due_s(self) -> float | None:
         """When :meth:`go_on` has something to do or :meth:`checked` to tell, at the latest."""
-        if not self._node.read_only and any(receipt.finishing is not None for receipt in self.receipts.values()):
+        receipts = () if self._node.read_only else self.receipts.values()
+        if any(receipt.finishing is not None or self._wakes(receipt) for receipt in receipts):
             return 0.0
-        checks = [] if self._node.read_only else [receipt.check for receipt in self.receipts.values() if receipt.check]
-        return min((check.due_s() for check in checks), default=None)
+        return min((receipt.check.due_s() for receipt in receipts if receipt.check), default=None)
 
     def conclude(self, space: str) -> MergedSnapshot | None:
         """Merge a snapshot that was :meth:`checked`, or refuse it. Returns what the merge did.

@@ -39,6 +39,59 @@ def test_a_new_node_takes_a_snapshot_where_the_log_is_gone(apart, small):
     agree(apart, "a", "b")
 
 
+def test_a_space_that_sleeps_is_read_while_its_snapshot_is_made(apart):
+    a, b = apart["a"], apart["b"]
+    wire = apart.link("b", "a")
+    fill(a, 5)
+    apart.sync()
+    wire.close()
+    b.restart()
+    fill(a, 5, prefix="new")
+    trim(a)
+    wire = apart.link("b", "a")
+    asked = b.node.sync.snapshot_client.receipts
+    for _ in range(100):
+        a.turn()
+        wire.deliver(a, 1)
+        wire.deliver(b, 1)
+        if "default" in asked:
+            break
+        b.turn()
+    assert b.replica.asleep is not None
+    b.turn()
+    assert b.replica.asleep is not None, "first the giver is asked"
+    b.turn()
+    assert b.replica.asleep is None
+    assert asked["default"].taking is None
+    apart.sync()
+    agree(apart, "a", "b")
+
+
+def test_where_several_are_taken_none_wakes_before_its_first_part_comes(apart):
+    a, b = apart["a"], apart["b"]
+    maker = a.agent("maker")
+    for name in ("s1", "s2"):
+        maker.ask("space_create", name=name)
+        a.turn()
+    wire = apart.link("b", "a")
+    apart.sync()
+    wire.close()
+    b.restart()
+    client = b.node.sync.snapshot_client
+    for name in ("s1", "s2"):
+        client.receipts[name] = snapshot_client.Receipt(b.node.replicas[name], "a", SimpleNamespace(), 0.0, 0.0)
+    for _ in range(3):
+        client.go_on()
+    assert all(b.node.replicas[name].asleep is not None for name in ("s1", "s2"))
+    assert client.check_due_s() is None
+    del client.receipts["s2"]
+    for _ in range(2):
+        assert client.check_due_s() == 0.0
+        client.go_on()
+    assert b.node.replicas["s1"].asleep is None
+    assert client.check_due_s() is None
+
+
 def test_what_follows_the_snapshot_comes_from_the_log_and_goes_back(apart):
     fill(apart["a"], 20)
     trim(apart["a"])
