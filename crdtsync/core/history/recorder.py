@@ -11,7 +11,7 @@ the history of the key before: so the recorder keeps what was removed lately in 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
@@ -154,12 +154,13 @@ class HistoryRecorder:
         batch.removals.append(new_row(RemovalRow, row))
         return BLINDLY + removes if op.blind else removes
 
-    def record_removed_elsewhere(self, gone: Iterable[Entry], position: int, now_ms: int) -> None:
+    def record_removed_elsewhere(self, gone: Collection[Entry], position: int, now_ms: int) -> None:
         """These have been removed elsewhere: a snapshot does not tell by whom."""
-        removed_rows = self._ledger.batch.removed_rows
+        unsaved, removed_rows = self.unsaved, self._ledger.batch.removed_rows
         for entry in gone:
-            self._keep(entry.key, position, [(entry, None, position, None, None)])
+            unsaved.setdefault(entry.key, []).append(new_row(PastRow, (entry, None, position, None, None)))
             removed_rows.append(new_row(RemovedRow, (entry.row, position, now_ms, None, None)))
+        self._unsaved_keys.extend([(position, entry.key) for entry in gone])
 
     def _keep(self, key: str, position: int, rows: list[tuple[Any, ...]]) -> None:
         self.unsaved.setdefault(key, []).extend([new_row(PastRow, row) for row in rows])

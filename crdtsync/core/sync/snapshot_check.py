@@ -172,7 +172,9 @@ class Checks:
 def going(replica: Replica, taking: Taking) -> list[Entry]:
     """The entries that merging a snapshot would take away."""
     cut, kept = taking.vector, taking.entries
-    return [entry for entry in replica.entries.all() if entry.is_in(cut) and entry.dot not in kept]
+    return [
+        entry for entry in replica.entries.all() if (dot := entry.dot) not in kept and dot.seq <= cut.get(dot.writer, 0)
+    ]
 
 
 def is_much(replica: Replica, gone: Collection[object], before: int) -> bool:

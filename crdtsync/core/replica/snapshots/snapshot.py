@@ -279,8 +279,8 @@ class Taking:
                 raise InvalidEncoding(f"a snapshot has an entry, dot {dot}, that its frontier does not cover")
             entry = Entry(0, dot, key, sub, kind, hlc, agent, value, hashed, attrs)
             entries[dot] = entry
-            if entry.size_bytes > MEMORY_BYTES_MAX:
-                self._long_bytes += entry.size_bytes
+            if value is not None and len(value) > MEMORY_BYTES_MAX:
+                self._long_bytes += len(value)
             digest += entry.digest
             if attrs is None and key not in lasting:
                 lasting[key] = [entry]

@@ -92,6 +92,12 @@ class Staging:
     def adopt(self, taken: Taking, come: list[Entry]) -> None:
         """Make these entries of the snapshot live, and no others: those that are not on disk yet are written now."""
         self._forget_held()
+        if self._is_stored:
+            come = self._adopt_stored(taken, come)
+        self._write(come, is_live=True)
+
+    def _adopt_stored(self, taken: Taking, come: list[Entry]) -> list[Entry]:
+        """The same of what is on disk, or in the batch; the entries that are not."""
         batch, space = self._ledger.batch, self._replica.id
         batch.entries = [row._replace(space=space) if row.space == -space else row for row in batch.entries]
         staged = [entry.row for entry in come if entry.row]
@@ -102,7 +108,7 @@ class Staging:
             unwanted = {entry.row for dot, entry in taken.entries.items() if entry.row and dot not in coming}
             batch.entries = [row for row in batch.entries if row.row not in unwanted]
             batch.staged_drops.extend(sorted(unwanted))
-        self._write([entry for entry in come if not entry.row], is_live=True)
+        return [entry for entry in come if not entry.row]
 
     def _write(self, entries: list[Entry], is_live: bool) -> None:
         row, space = self._ledger.row, self._replica.id if is_live else -self._replica.id
@@ -110,11 +116,13 @@ class Staging:
         for entry in entries:
             row += 1
             entry.row = row
+            hlc, *dot = entry.order
             attrs = None if entry.attrs is None else pack(entry.attrs)
             fields = (
-                row, space, *entry.dot, entry.key, entry.sub, entry.kind, entry.hlc, entry.agent, entry.value,
-                entry.value_hash, attrs, None,
+                row, space, *dot, entry.key, entry.sub, entry.kind, hlc, entry.agent, entry.value, entry.value_hash,
+                attrs, None,
             )  # fmt: skip
             append(new_row(EntryRow, fields))
-            note_long(values, entry)
+            if entry.size_bytes > values.memory_bytes_max:
+                note_long(values, entry)
         self._ledger.row = row
