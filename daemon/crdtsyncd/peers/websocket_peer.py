@@ -37,8 +37,10 @@ BACKOFF_S_MAX = 5.0
 REFUSED_BACKOFF_S_MAX = 30.0
 """Between two attempts to reach a peer, where one of the two refuses the other."""
 STABLE_S = 5.0
-TAKEN_AT_ONCE_MAX = 4
+TAKEN_AT_ONCE_MAX = 8
 """So many messages that come together are dealt with at once; the others when it is their turn."""
+TURN_BYTES_MAX = 2048
+"""Of those in one turn, or one message: what two hosts say as they meet is some ten short ones."""
 UNREAD_BYTES_MAX = 16 * 1024 * 1024
 """Of messages that wait for a peer to read. Changes and snapshots wait for its acknowledgements, beyond 4 MiB; what
 else it is owed, such as an answer to each probe, does not.
@@ -261,15 +263,17 @@ class PeerConnection:
         """Pump messages both ways until the connection ends. Returns why it ended."""
         conn = sink.peer_opened(self)
         sender = asyncio.create_task(self._send_all())
-        turn = 0  # the last one in which a message was taken at once: one peer cannot fill it
+        turn = taken_bytes = 0  # the last one in which messages were taken at once, and of them: no peer can fill it
 
         def take(message: bytes) -> bool:
-            nonlocal turn
+            nonlocal turn, taken_bytes
             due = sink.turn_due()
-            if self.close_reason or (due and due == turn) or not sink.may_go_on(self, self._may_go_on.set):
+            before_bytes = taken_bytes if due and due == turn else 0
+            is_much = before_bytes and before_bytes + len(message) > TURN_BYTES_MAX
+            if self.close_reason or is_much or not sink.may_go_on(self, self._may_go_on.set):
                 return False
             sink.peer_frame(conn, message)
-            turn = sink.turn_due()
+            turn, taken_bytes = sink.turn_due(), before_bytes + len(message)
             return True
 
         self._socket.take = take

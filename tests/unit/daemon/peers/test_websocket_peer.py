@@ -18,6 +18,7 @@ from crdtsyncd.peers.websocket_peer import (
     BACKOFF_S_FIRST,
     BACKOFF_S_MAX,
     REFUSED_BACKOFF_S_MAX,
+    TURN_BYTES_MAX,
     AnotherAnswers,
     PeerConnection,
     TlsRefused,
@@ -271,7 +272,8 @@ async def test_messages_come_in_order_however_they_are_taken_in(sink: Sink, due:
     assert sink.frames == sent
 
 
-async def test_a_message_is_taken_at_once_and_a_second_one_waits_for_its_turn(sink: Sink) -> None:
+async def test_short_messages_are_taken_at_once_and_what_is_more_waits_for_its_turn(sink: Sink) -> None:
+    long = b"l" * TURN_BYTES_MAX
     async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
         async with asyncio.timeout(60):
             while sink.connection is None:  # noqa: ASYNC110
@@ -279,16 +281,16 @@ async def test_a_message_is_taken_at_once_and_a_second_one_waits_for_its_turn(si
         socket = sink.connection._socket
         sink.due = 1
         assert socket.take is not None
-        assert [socket.take(b"first"), socket.take(b"second")] == [True, False]
+        assert [socket.take(each) for each in (b"first", b"second", long, b"third")] == [True, True, False, True]
         sink.due = 2  # the turn is over, and another one due
-        assert socket.take(b"third")
+        assert [socket.take(each) for each in (long, b"fourth")] == [True, False]
         sink.due = 0  # nothing waits
-        assert socket.take(b"fourth")
+        assert socket.take(long)
         sink.connection.close("because of a test")
         assert not socket.take(b"too late")
         with pytest.raises(ConnectionClosed):
             await peer.recv()
-    assert sink.frames == [b"first", b"third", b"fourth"]
+    assert sink.frames == [b"first", b"second", b"third", long, long]
 
 
 async def test_one_that_brings_too_much_waits_and_nothing_is_lost_or_doubled(sink: Sink) -> None:
