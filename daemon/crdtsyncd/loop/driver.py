@@ -124,6 +124,7 @@ class Driver:
         self._planner = TurnTimer(self.feed, self._due, self.times)
         self._acks = AckTimer(self._acknowledge)
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
+        self._collects_later = False  # whether garbage is looked for again when the turn is over
         self._is_delivering = False
         self._met_meanwhile: list[Event] = []
         self._is_stopping = False
@@ -168,20 +169,20 @@ class Driver:
         if not times.since_s:
             times.since_s = now.mono_s
         times.events.append(event)
-        is_collecting = gc.isenabled()
-        gc.disable()  # one look for garbage afterwards, in the place of many at what is being built
+        is_collecting = gc.isenabled() or self._collects_later
+        gc.disable()  # one look for garbage after the turn, for which nobody waits, in the place of many amid it
         try:
             self._node.step(event, now)
             is_calm = self._node.is_calm
         except Exception as error:  # noqa: BLE001  # a bug must not leave a state that nobody meant, nor stop the service
             self._recovery.step_failed(event, error)
             is_calm = False
-        finally:
-            if is_collecting:
-                gc.enable()
         if not is_calm and self._flush_due is None:
             self._flush_due = asyncio.get_running_loop().call_soon(self._flush)
             times.has_turn = True
+        self._collects_later = is_collecting and self._flush_due is not None
+        if is_collecting and not self._collects_later:
+            gc.enable()
 
     def _due(self) -> Node | None:
         """What knows when the next turn is due; not before the one that is due is over."""
@@ -204,6 +205,9 @@ class Driver:
             ready = self._take_turn()
         finally:
             times.over("full" if self._node.agenda.ran else "short", ready)
+            if self._collects_later:
+                self._collects_later = False
+                gc.enable()
 
     def _take_turn(self) -> Ready | None:
         """What has come of it; None: it has failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -175,6 +176,28 @@ async def test_what_holds_the_loop_is_measured_until_it_is_free(driver: Driver) 
     assert [answer[0] for answer, _ in agent.heard] == [1, 2, 3, 4]
 
 
+class Waiting(Root):
+    """An agent who notes whether somebody could be looking for garbage while it waits."""
+
+    could_wait = False
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.could_wait |= gc.isenabled()
+
+
+async def test_garbage_is_looked_for_when_a_turn_is_over_and_not_amid_it(driver: Driver) -> None:
+    assert gc.isenabled()
+    agent = Waiting(driver)
+    agent.ask(1, "hello", protocol=1, client=b"c" * 16, agent="waiting")
+    agent.ask(2, "set", key="k", value=b"\x01", n=1)
+    assert not gc.isenabled()
+    await driver.breathe()
+    assert [answer[0] for answer, _ in agent.heard] == [1, 2]
+    assert not agent.could_wait
+    assert gc.isenabled()
+
+
 async def test_a_step_or_a_turn_that_fails_frees_the_loop_too(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
@@ -186,5 +209,6 @@ async def test_a_step_or_a_turn_that_fails_frees_the_loop_too(driver: Driver, mo
             patched.setattr(owner, method, fail)
             driver.feed(Tick())
             await asyncio.sleep(0)
+        assert gc.isenabled() or driver._flush_due is not None
         assert sum(sum(held.counts) for held in times.held.values()) > before
         assert bool(times.since_s) == times.has_turn == (driver._flush_due is not None), "but for a turn that followed"
