@@ -184,7 +184,7 @@ class Retention:
         self.caps = caps
         self.due_s = now_s + CHECK_INTERVAL_S
         self._storage = storage
-        self._last_s = 0.0
+        self._last_s = now_s
         self._rounds: dict[int, _Round] = {}
         self._of_patterns: dict[int, PatternTrimming] = {}
         self._later: dict[str, None] = {}
