@@ -179,6 +179,11 @@ def wait_until_forks_heal(*daemons: Daemon) -> None:
     wait_until_equal(daemons)
 
 
+def let_a_millisecond_pass() -> None:
+    """So that what one host writes next is newer than what another has written: else the writers' ids decide."""
+    sleep(0.002)
+
+
 def healed(pair: Cluster) -> list[Client]:
     """Clients of both once they hold the same."""
     pair.heal()

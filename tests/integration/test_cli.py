@@ -17,7 +17,7 @@ from crdtsync import Client
 from crdtsync.causality import Writer
 from crdtsync.wire.tokens import encode_token
 from tests.harness import Cluster, Daemon
-from tests.harness.cluster import wait_until, wait_until_equal
+from tests.harness.cluster import let_a_millisecond_pass, wait_until, wait_until_equal
 from tests.harness.shell import PROGRAM, TIMEOUT_S, Shell
 from tests.harness.workers import in_threads
 
@@ -407,6 +407,7 @@ def test_a_log_with_a_rival_is_followed_all_the_same(shells: list[Shell], pair: 
     here, there = pair
     pair.cut(0, 1)
     there.client().set("log", "rival")
+    let_a_millisecond_pass()
     here.client().append("log", 0)
     with shells[0].start("log", "log", "-f") as follower:
         assert follower.line() == "0\n"

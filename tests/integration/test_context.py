@@ -18,7 +18,7 @@ from crdtsync.context import AsyncSearch, AsyncSharedContext, AsyncViews, Search
 from crdtsync.context.search.passages import Mark, Said
 from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, UnknownSpace
 from crdtsync.sessions import Sessions, searching
-from tests.harness.cluster import Cluster
+from tests.harness.cluster import Cluster, let_a_millisecond_pass
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
 
@@ -77,6 +77,7 @@ def test_a_new_key_at_capacity_takes_the_oldest_and_an_update_takes_none(daemon:
     context = SharedContext(daemon.client("ann"), max_entries=3)
     for key in "abc":
         context.put(key, f"about {key}")
+        let_a_millisecond_pass()
     context.put("a", "about a, again")
     assert context.keys() == ["a", "b", "c"]
     context.put("d", "about d")

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from itertools import permutations, product
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pytest
 
 from crdtsync import AsyncClient, Client, RanksLower, SchemaMismatch, Unresolved, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
+from tests.harness.cluster import let_a_millisecond_pass
 from tests.harness.shell import Shell
 
 pytestmark = pytest.mark.integration
@@ -95,7 +95,7 @@ def test_each_policy_after_a_partition(pair: Cluster) -> None:
     for policy, watched in watches.items():
         here.set(policy, 9)
         assert next(watched).event == "snapshot"
-        sleep(0.002)  # of two values of one millisecond, written apart, a writer's id says which is the newer
+        let_a_millisecond_pass()
         there.set(policy, 1)
         assert next(watched).value == 1
         assert there.get(policy) == 1
@@ -126,6 +126,7 @@ def test_two_sides_declare_different_policies_at_once(pair: Cluster) -> None:
     pair.cut(0, 1)
     pair.wait_parted(0, 1)
     for daemon, policy, value in zip(pair, ("min", "max"), (1, 9), strict=True):
+        let_a_millisecond_pass()
         daemon.client().set("k", value)
         daemon.client().schema_set("k", policy)
     pair.heal()
