@@ -29,8 +29,9 @@ CHANGED = "import crdtsyncd.serve\n"
 """Begins a program that changes what has been imported already, and so may be forked from a process that has."""
 _LINUX = sys.platform == "linux"
 # Each test process has a loopback address of its own, so that no other test and no outgoing connection takes its ports.
+# The last part is never 0, and still that of one process alone.
 HOST = (
-    f"127.{64 + (os.getpid() >> 16) % 64}.{(os.getpid() >> 8) & 255}.{os.getpid() & 255 or 1}"
+    f"127.{64 + os.getpid() // (255 * 256) % 64}.{os.getpid() // 255 % 256}.{1 + os.getpid() % 255}"
     if _LINUX
     else "127.0.0.1"
 )
