@@ -236,11 +236,68 @@ def _heeded(environment: Mapping[str, str]) -> dict[str, str]:
 # -- in the process that forks -----------------------------------------------------------------------------------------
 
 
+class _Forked:
+    """The processes that were forked, each of which is reported to whom had it started: its pid, and then its end."""
+
+    def __init__(self) -> None:
+        self._pids: dict[int, int] = {}  # by where they are reported
+        self._ended, self._tell_ended = os.pipe()
+        os.set_blocking(self._tell_ended, False)
+        signal.set_wakeup_fd(self._tell_ended, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._poll = select.poll()
+        self._poll.register(self._ended, select.POLLIN)
+
+    def wait(self, *asking: socket.socket) -> list[socket.socket]:
+        """Look after them until somebody asks for another one; who does."""
+        for each in asking:
+            self._poll.register(each, select.POLLIN)
+        while True:
+            happened = dict(self._poll.poll())
+            for status in happened.keys() & self._pids:  # who waits for its end is gone, killed maybe
+                os.kill(self._pids[status], signal.SIGKILL)
+                self._poll.unregister(status)
+            if self._ended in happened:
+                os.read(self._ended, 4096)
+                self._report_ends()
+            if ready := [each for each in asking if each.fileno() in happened]:
+                return ready
+
+    def add(self, pid: int, status: int) -> None:
+        self._pids[status] = pid
+        self._poll.register(status, 0)
+        with suppress(BrokenPipeError):
+            os.write(status, pid.to_bytes(4, "big"))
+
+    def kill(self) -> None:
+        for pid in self._pids.values():
+            os.kill(pid, signal.SIGKILL)
+
+    def leave(self) -> None:
+        """In a process that has just been forked: it looks after nobody."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for each in (self._ended, self._tell_ended, *self._pids):
+            os.close(each)
+
+    def _report_ends(self) -> None:
+        statuses = {pid: status for status, pid in self._pids.items()}
+        with suppress(ChildProcessError):  # there is none left
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                status = statuses[found[0]]
+                del self._pids[status]
+                with suppress(KeyError):  # nobody waits for it
+                    self._poll.unregister(status)
+                with suppress(BrokenPipeError):
+                    os.write(status, found[1].to_bytes(4, "big"))
+                os.close(status)
+
+
 def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[str]]:
     """Fork until nobody can ask any more. Returns in the forked process, with what it is to be."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those who look after the forked: nobody waits for them
+    forked = _Forked()
     while True:
-        for ready in select.select([asked, listening], [], [])[0]:
+        for ready in forked.wait(asked, listening):
             asking = ready if ready is asked else ready.accept()[0]
             _, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if uid != os.getuid():
@@ -250,6 +307,7 @@ def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[st
             if asking is not asked:
                 asking.close()
             elif not data:
+                forked.kill()
                 os._exit(0)
             if not data:  # a stand-in that was killed before it could ask
                 continue
@@ -259,30 +317,19 @@ def _serve(asked: socket.socket, listening: socket.socket) -> tuple[str, list[st
                     with suppress(Exception):  # the program that asked for it imports it again, and says why it cannot
                         importlib.import_module(name)
                     gc.freeze()
-            if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                asked.close()
-                listening.close()
-                return _look_after(order, handed)
-            for each in handed:
+            *streams, status = handed
+            if (pid := os.fork()) == 0:
+                forked.leave()
+                for each in (asked.detach(), listening.detach(), status):
+                    os.close(each)
+                return _become(order, streams)
+            for each in streams:
                 os.close(each)
+            forked.add(pid, status)
 
 
-def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str]]:
-    """Fork the process itself, and report its pid and then its end. Returns in the forked one."""
-    *streams, status = handed
-    pid = os.fork()
-    if pid:
-        for each in (0, 1, 2, *streams):
-            os.close(each)
-        try:
-            os.write(status, pid.to_bytes(4, "big"))
-            _end_with_its_test(pid, status)
-            os.write(status, os.waitpid(pid, 0)[1].to_bytes(4, "big"))
-        except BrokenPipeError:
-            pass
-        os._exit(0)
-    os.close(status)
+def _become(order: dict[str, Any], streams: list[int]) -> tuple[str, list[str]]:
+    """Be like a process that has been started so, in a session of its own."""
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -296,25 +343,14 @@ def _look_after(order: dict[str, Any], handed: list[int]) -> tuple[str, list[str
     return order["program"], order["arguments"]
 
 
-def _end_with_its_test(pid: int, status: int) -> None:
-    """Until the process ends; it is killed if the test process has ended before, by a signal maybe."""
-    if sys.platform != "linux":
-        return
-    ended = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(ended, select.POLLIN)
-    poll.register(status, 0)  # whose other end is closed then
-    if all(number != ended for number, _ in poll.poll()):
-        os.kill(pid, signal.SIGKILL)
-
-
 def _import_all() -> None:
     """Also what a daemon imports when it has begun to serve, and each command when it is called."""
     for name in ("crdtsyncd", "crdtsync.client", "crdtsync.coordination", "crdtsync.context", "crdtsync.sessions"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             if not module.name.endswith(".__main__"):
                 importlib.import_module(module.name)
-    importlib.import_module("structlog")
+    for name in ("structlog", "cryptography.hazmat.backends.openssl.backend", "encodings.idna"):
+        importlib.import_module(name)
 
 
 def _main() -> None:
@@ -323,12 +359,31 @@ def _main() -> None:
     from crdtsyncd.main import main as daemon
 
     _import_all()
+    sys.modules["crdtsyncd.serve"].release_start_pages = lambda: 0  # type: ignore[attr-defined]  # all share them
     gc.freeze()  # a collection in a fork would touch, and so copy, every page of it
 
     programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
     program, arguments = _serve(asked, listening)
     sys.argv = [program if program in programs else "crdtsyncd", *arguments]
-    programs.get(program, lambda: exec(program, {}))()  # a test's own
+    status: object = None
+    try:
+        programs.get(program, lambda: exec(program, {}))()  # a test's own
+    except SystemExit as ended:
+        status = ended.code
+    _end(status)
+
+
+def _end(status: object) -> None:
+    """As an interpreter ends, but for taking everything apart, which would touch, and so copy, every page."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if status is not None and not isinstance(status, int):
+        sys.stderr.write(f"{status}\n")
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit((status or 0) & 0xFF)
 
 
 if __name__ == "__main__":
