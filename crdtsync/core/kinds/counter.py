@@ -208,9 +208,7 @@ def _incr(draft: Draft, args: Arguments) -> Result:
     by = args.get("by", 1)
     if type(by) is not int or abs(by) > INCREMENT_MAX:
         raise InvalidRequest(f"by must be a whole number from -{INCREMENT_MAX:,} to {INCREMENT_MAX:,}")
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.COUNTER, "incr")
+    draft.check_write(key, args, Kind.COUNTER, "incr")
     seen, behind = draft.seen(args)
     tally = draft.summary(key, Tally)
     value = tally.value
@@ -243,9 +241,7 @@ def _own(tally: Tally, writer: Writer) -> tuple[str | None, Totals, tuple[Dot, .
 
 def _reset(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.COUNTER, "reset")
+    draft.check_write(key, args, Kind.COUNTER, "reset")
     seen, behind = draft.seen(args)
     tally = draft.summary(key, Tally)
     result: Result = {"value": tally.value, "behind": behind}

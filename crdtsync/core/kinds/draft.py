@@ -192,6 +192,13 @@ class Draft:
                 kind=found,
             )
 
+    def check_write(self, key: str, args: Arguments, kind: Kind, operation: str) -> list[Entry]:
+        """Refuse the operation if a condition is false or the key is of another kind; what the key holds."""
+        live = self.live(key)
+        self.check_conditions(key, live, args)
+        self.check_kind(key, live, kind, operation)
+        return live
+
     def check_conditions(self, key: str, live: list[Entry], args: Arguments) -> None:
         """Refuse a write whose ``if_version`` or ``if_absent`` is false.
 

@@ -39,9 +39,7 @@ _TRIMMED = {TRIMMED_ATTR: True}
 def _append(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     value = packed_argument(args.get("value"), draft.parts_of_values)
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.LOG, "append")
+    live = draft.check_write(key, args, Kind.LOG, "append")
     attrs = attributes(args, draft.parts_of_values)
     seen, behind = draft.seen(args)
     result: Result = {"length": len(_elements(draft, key, live)) + 1, "behind": behind}
@@ -61,9 +59,7 @@ def trim(draft: Draft, args: Arguments) -> Result:
     keep = args.get("keep")
     if type(keep) is not int or keep < 0:
         raise InvalidRequest("keep must be the number of elements to keep, 0 or more")
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.LOG, "trim")
+    live = draft.check_write(key, args, Kind.LOG, "trim")
     logged = _elements(draft, key, live)
     gone = logged[: max(0, len(logged) - keep)]
     remove_oldest(draft, key, gone, is_alone=len(logged) == len(draft.held(key)))
@@ -87,9 +83,7 @@ def _remove(draft: Draft, args: Arguments) -> Result:
     """One element, wherever it is: the rest stays. One that is on its way here is waited for."""
     key = check_key(args.get("key"))
     dot = decode_dot(args.get("dot"))
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.LOG, "remove")
+    live = draft.check_write(key, args, Kind.LOG, "remove")
     logged = _elements(draft, key, live)
     element = draft.entry(key, dot)
     is_here = element is not None and element.kind == Kind.LOG and not element.is_expired(draft.now_ms)

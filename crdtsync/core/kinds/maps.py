@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 def _merge(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     fields = _fields(args.get("fields"), draft.parts_of_values)
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.MAP, "merge")
+    live = draft.check_write(key, args, Kind.MAP, "merge")
     if args.get("if_field_absent"):
         _check_absent(draft, key, fields, live)
     attrs = attributes({name: args.get(name) for name in ("confidence", "meta")}, draft.parts_of_values)
@@ -112,9 +110,7 @@ def _field(name: object) -> str:
 def _drop(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     field = _field(args.get("field"))
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.MAP, "drop")
+    draft.check_write(key, args, Kind.MAP, "drop")
     seen, behind = draft.seen(args)
     held = draft.part(key, Kind.MAP, field)
     gone = held if seen is None else draft.covered(held, seen, others=True)

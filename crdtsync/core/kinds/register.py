@@ -38,9 +38,7 @@ def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: st
     value.
     """
     key = check_key(args.get("key"))
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, kind, operation)
+    live = draft.check_write(key, args, kind, operation)
     attrs = attributes(args, draft.parts_of_values)
     of_kind = [entry for entry in live if entry.kind == kind]
     if kind == Kind.REGISTER:
@@ -75,9 +73,7 @@ def _touch(draft: Draft, args: Arguments) -> Result:
     """
     key = check_key(args.get("key"))
     ttl = attributes({"ttl": args.get("ttl")}, draft.parts_of_values)
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.REGISTER, "touch")
+    live = draft.check_write(key, args, Kind.REGISTER, "touch")
     seen, behind = draft.seen(args)
     result: Result = {"existed": bool(live), "behind": behind}
     if not live:

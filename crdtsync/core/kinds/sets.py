@@ -82,9 +82,7 @@ def members(group: Sibling) -> Sibling:
 def _add(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     value = packed_argument(args.get("value"), draft.parts_of_values, times=NAMING_TIMES)
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.SET, "add")
+    draft.check_write(key, args, Kind.SET, "add")
     seen, behind = draft.seen(args)
     sub = identity_of(value)
     held = draft.part(key, Kind.SET, sub)
@@ -100,9 +98,7 @@ def _add(draft: Draft, args: Arguments) -> Result:
 def _discard(draft: Draft, args: Arguments) -> Result:
     key = check_key(args.get("key"))
     sub = identity_of(packed_argument(args.get("value"), draft.parts_of_values, times=NAMING_TIMES))
-    live = draft.live(key)
-    draft.check_conditions(key, live, args)
-    draft.check_kind(key, live, Kind.SET, "discard")
+    draft.check_write(key, args, Kind.SET, "discard")
     seen, behind = draft.seen(args)
     held = draft.part(key, Kind.SET, sub)
     gone = held if seen is None else draft.covered(held, seen, others=True)
