@@ -12,10 +12,11 @@ from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
 from crdtsync.core.text.marker import named_document
+from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
-from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING
+from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING, Steps
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
 from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
@@ -515,6 +516,41 @@ def test_a_merge_holds_what_was_edited_while_it_was_made_ready(apart: Fleet) -> 
     turns_until(a, request, agent)
     assert texts_of(a) == ["a" * ITEMS + " late"]
     assert not a.replica.documents.joins
+
+
+def test_a_merge_is_made_anew_if_a_text_was_edited_once_they_were_united(
+    apart: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The edit comes from another host and is older than the text that wins, which is still the winner then."""
+    a, b = apart["a"], apart["b"]
+    agent, other = a.agent(), b.agent()
+    documents = [make_long_text(agent), make_long_text(other)]
+    wire = apart.link("a", "b")
+    apart.sync()
+    wire.close()
+    for host, document in ((b, documents[1]), (a, documents[0])):
+        apart.pass_time(1.0)
+        update = edited_by(host.replica.documents.get(decode_dot(document)).state(), [(ITEMS, ITEMS, f" {host.name}")], 8)
+        host.agent().do("text_apply", key="t", document=document, update=update)
+    united: list[str] = []
+
+    def unite(texts: list[str]) -> Steps[str]:
+        whole = yield from union_slowly(texts)
+        united.append(whole)
+        yield
+        return whole
+
+    monkeypatch.setattr("crdtsync.core.text.document_cache.union_slowly", unite)
+    request = agent.write("resolve", key="t", merge=True)
+    while not united:
+        a.turn()
+    assert request not in agent.replies
+    apart.link("a", "b")
+    apart.sync()
+    assert agent.result(request)["resolved"] == 1
+    assert len(united) == 2
+    (text,) = texts_of(a)
+    assert sorted(text.split()) == ["a", "a" * ITEMS, "b"]
 
 
 def test_one_batch_merges_several_long_texts(apart: Fleet) -> None:
