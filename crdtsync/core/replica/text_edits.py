@@ -198,16 +198,18 @@ class TextEdits:
         while to find out where its edits stand in newer documents: that is done in the turns that follow.
         """
         first = edits[0].document
-        families_of = [self._family(edit, self._replica.entries.held(edit.op.key)) for edit in edits]
-        parts = sum(
-            self._parts_at_once(edit, family, len(edits) == 1) for edit, family in zip(edits, families_of, strict=True)
-        )
+        families_of = self._families(edits)
+        parts = self._parts_of_all(edits, families_of)
         if parts > STEP_PARTS_MAX:
             steps = self._take_ahead(change)
             self._documents.prepare(first, steps)
-            for edit, family in zip(edits, families_of, strict=True):  # no other edit comes in between
-                for document in filter(self._documents.exists, [edit.document] if family is None else family.members):
-                    self._documents.prepare(document, steps)
+            touched = dict.fromkeys(
+                document
+                for edit, family in zip(edits, families_of, strict=True)
+                for document in ([edit.document] if family is None else family.members)
+            )
+            for document in filter(self._documents.exists, touched):  # no other edit comes in between
+                self._documents.prepare(document, steps)
             yield first
             return
         if parts > SMALL_PARTS and self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
@@ -224,8 +226,30 @@ class TextEdits:
         if parts > SMALL_PARTS:
             self._done(parts)
 
-    def _parts_at_once(self, edit: _Edit, family: Family | None, is_alone: bool) -> int:
-        """To how many parts an edit comes, with what is made of it in newer documents."""
+    def _families(self, edits: Sequence[_Edit]) -> list[Family | None]:
+        """The family of each edit; those of one document have the same."""
+        known: dict[tuple[str, Dot, str | None], Family | None] = {}
+        places = [(edit.op.key, edit.document, edit.op.sub) for edit in edits]
+        for place, edit in zip(places, edits, strict=True):
+            if place not in known:
+                known[place] = self._family(edit, self._replica.entries.held(edit.op.key))
+        return [known[place] for place in places]
+
+    def _parts_of_all(self, edits: Sequence[_Edit], families_of: Sequence[Family | None]) -> int:
+        """To how many parts the edits of a change come; if these are more than a turn has, no more is looked at."""
+        newer: dict[Dot, int] = {}
+        parts = 0
+        for edit, family in zip(edits, families_of, strict=True):
+            if edit.document not in newer:
+                after = () if family is None else family.after(edit.document)
+                newer[edit.document] = sum(map(self._documents.exists, after))
+            parts += self._parts_at_once(edit, family, newer[edit.document], len(edits) == 1)
+            if parts > STEP_PARTS_MAX:
+                break
+        return parts
+
+    def _parts_at_once(self, edit: _Edit, family: Family | None, newer: int, is_alone: bool) -> int:
+        """To how many parts an edit comes, with what is made of it in so many newer documents."""
         if edit.is_beginning:
             olders = [*filter(self._documents.exists, family.before(edit.document))] if family is not None else []
             if any(len(self._documents.get(older).state()) > AT_ONCE_BYTES_MAX for older in olders):
@@ -235,7 +259,6 @@ class TextEdits:
             parts = self._documents.get(edit.document).parts_at_once(edit.update, is_next=is_alone)
         except (CrdtSyncError, InvalidUpdate):
             return parts_at_most(edit.update, STEP_PARTS_MAX)  # it is judged, and skipped
-        newer = 0 if family is None else sum(map(self._documents.exists, family.after(edit.document)))
         return parts + newer * (EDIT_PARTS + parts)
 
     def _done(self, parts: int) -> int:
@@ -402,6 +425,7 @@ class TextEdits:
         for older in filter(stage.exists, family.before(newer)):
             attempt = partial(missing_from, stage.get(older), stage.get(newer), member, may_wait=stage.may_wait)
             update = yield from found(attempt)
+            yield
             if update is not None:
                 yield from stage.apply(newer, update, CLOCK_MAX)
                 lacked += 1

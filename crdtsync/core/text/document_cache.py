@@ -29,6 +29,9 @@ STATE_EVERY_UPDATES = 1000
 STATE_EVERY_PARTS = 2000
 """The same, in parts of these edits: loading the document makes them all anew, in one turn."""
 
+STATES_BYTES_MAX = 4 * 1024 * 1024
+"""Of documents that one commit stores as a whole, and one more; what is due beyond waits for its next edit."""
+
 OPEN_DOCUMENTS_MAX = 1000
 """Documents in memory; beyond it the one unused for longest goes."""
 
@@ -269,14 +272,22 @@ class Documents:
             self._dirty.pop(dot, None)
 
     def states_due(self) -> Iterable[Document]:
-        """Documents edited since the last commit that are due to be stored as a whole."""
+        """Documents edited since the last commit that are due to be stored as a whole: those with the most edits first,
+        as far as they fit into one commit.
+        """
         if not self._dirty:
-            return ()
-        return [
+            return
+        due = [
             document
             for document in (self._open[dot] for dot in sorted(self._dirty))
             if document.updates_since_state >= STATE_EVERY_UPDATES or document.work_since_state >= STATE_EVERY_PARTS
         ]
+        left_bytes = STATES_BYTES_MAX
+        for document in sorted(due, key=lambda each: -each.work_since_state):
+            yield document
+            left_bytes -= document.size_bytes
+            if left_bytes <= 0:
+                return
 
     def committed(self) -> None:
         """The batch is on disk."""
