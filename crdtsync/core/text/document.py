@@ -122,6 +122,8 @@ MORE_THAN_TEXT = (
 _EMPTY_BYTES = 4096
 _STRUCT_BYTES = 220
 _STRUCT_STATE_BYTES = 7  # what a part takes in a state, beside its text
+_JUDGED_BYTES = 250  # what an item takes in what edits are judged by
+_INSERTED_BYTES = 320  # and one that was read to place others beside it
 
 _PART_BYTES = 10  # of an update: a part of it
 _PART_TEXT_BYTES = 100  # to insert so many takes as long as a part
@@ -134,14 +136,14 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_load", "_outline", "_size_bytes",
-        "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large", "items", "memory_bytes",
-        "places", "steps", "updates_since_state", "used_s", "work_since_state",
+        "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_library_bytes", "_load", "_outline",
+        "_size_bytes", "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large", "items", "places",
+        "steps", "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
         self.dot = dot
-        self.memory_bytes = _EMPTY_BYTES
+        self._library_bytes = _EMPTY_BYTES
         self.updates_since_state = 0
         self.work_since_state = 0
         """How many parts these have, about."""
@@ -168,6 +170,28 @@ class Document:
         self._judged: tuple[bytes, Outline, UpdateSummary | InvalidValue] | None = None
         self._checked: tuple[bytes, UpdateSummary] | None = None  # an update, on top of what it holds now
         self._is_odd = False  # so that nothing can be made of it that edits are judged by
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, with what edits are judged by and placed by."""
+        size_bytes = self._library_bytes
+        if self._outline is not None:
+            size_bytes += _JUDGED_BYTES * self._outline.competition.placed
+        if self.beginning is not None:
+            size_bytes += self.beginning.memory_bytes
+        size_bytes += sum(places.memory_bytes for places in self.places.values())
+        return size_bytes + _INSERTED_BYTES * sum(map(len, self.inserted.values()))
+
+    def loaded_bytes(self) -> int:
+        """The same once it is in memory, where it is put."""
+        self._loaded()
+        return self.memory_bytes
+
+    def let_go(self) -> None:
+        """Have nothing of it in memory but what is not on disk, until it is used again."""
+        self._reload()
+        self.places, self.beginning = {}, None
+        self._library_bytes = _EMPTY_BYTES + sum(map(len, self._uncommitted))
 
     @property
     def is_empty(self) -> bool:
@@ -357,7 +381,7 @@ class Document:
         self._checked = None
         advance(outline, summary)
         outline.competition.cut_at = []
-        self.memory_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
+        self._library_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
         self.work_since_state += summary.parts + len(update) // _PART_TEXT_BYTES
         self._size_bytes += len(update)
         self._is_measured = False
@@ -388,7 +412,7 @@ class Document:
         self._checked = None
         advance(outline, summary)
         self._uncommitted.append(state)
-        self.memory_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
+        self._library_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
         whole = self.state()
         self._size_bytes, self._is_measured = len(whole), True
         return whole
@@ -543,7 +567,7 @@ class Document:
             self.updates_since_state = len(updates)
             self.work_since_state = sum(map(len, updates)) // _PART_BYTES
             overhead_bytes = max(0, state_bytes - text_bytes)
-            self.memory_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
+            self._library_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
             self.is_large = state_bytes > BULKY_BYTES_MIN
             self._size_bytes, self._is_measured = state_bytes, True
             self._doc = doc

@@ -337,7 +337,8 @@ class Documents:
 
     def _shrink(self) -> None:
         excess_bytes = self.memory_bytes - OPEN_BYTES_MAX
-        clean = [dot for dot in self._open if dot not in self._dirty] if excess_bytes > 0 else []
+        used = self._dirty.keys() | self.unready.keys()
+        clean = [dot for dot in self._open if dot not in used] if excess_bytes > 0 else []
         for dot in clean[:-1]:  # not the one in use, however large
             if excess_bytes <= 0:
                 return

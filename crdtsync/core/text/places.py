@@ -17,6 +17,10 @@ from crdtsync.wire.yjs.order import Run
 from crdtsync.wire.yjs.rewriting import WholeText
 from crdtsync.wire.yjs.validator import Outline
 
+PLACE_BYTES = 800
+RUN_BYTES = 500
+"""What a forgotten run of characters takes in memory, and one that a document began with."""
+
 _Place = tuple[int, int, Id | None, Id | None]
 """The clocks of forgotten characters, the last one exclusive, and their neighbours."""
 
@@ -30,6 +34,7 @@ class Places:
 
     def __init__(self, places: dict[int, list[_Place]]) -> None:
         self._places = places
+        self.memory_bytes = PLACE_BYTES * sum(map(len, places.values()))
 
     @staticmethod
     def find(state: bytes, newer: Outline, cut: Mapping[int, int]) -> Steps[Places]:
@@ -81,6 +86,7 @@ class Beginning:
 
     def __init__(self, runs: list[Run]) -> None:
         self._runs = runs
+        self.memory_bytes = RUN_BYTES * len(runs)
         self._numbers: dict[int, list[tuple[int, int]]] = {}
         for number, run in enumerate(runs):
             self._numbers.setdefault(run.client, []).append((run.clock, number))

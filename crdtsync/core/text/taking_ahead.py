@@ -21,6 +21,9 @@ STEP_BYTES = 6400
 """Of edits that are taken in by a copy in one step, some 20 ms at most; each counts as :data:`EDIT_BYTES` more."""
 EDIT_BYTES = 200
 
+COPIES_BYTES_MAX = 64 * 1024 * 1024
+"""Of copies in memory, and one more; of the others only their edits are, until they are used again."""
+
 T = TypeVar("T")
 
 
@@ -59,7 +62,7 @@ class AtOnce:
 
 
 class Ahead:
-    """``copies`` of them."""
+    """``copies`` of them, of which those used last are in memory."""
 
     may_wait = True
 
@@ -67,6 +70,8 @@ class Ahead:
         self.copies: dict[Dot, Document] = {}
         self._documents = documents
         self._looked_at: set[Dot] = set()
+        self._in_memory: dict[Dot, int] = {}  # in so many bytes, the one not used for longest first
+        self._bytes = 0
         self._step_bytes = 0
         documents.unchanged.clear()
 
@@ -78,7 +83,10 @@ class Ahead:
     def get(self, dot: Dot) -> Document:
         """See :class:`Stage`."""
         self._look_at(dot)
-        return self.copies[dot] if dot in self.copies else self._documents.get(dot)
+        if dot not in self.copies:
+            return self._documents.get(dot)
+        self._use(dot)
+        return self.copies[dot]
 
     def exists(self, dot: Dot) -> bool:
         """See :class:`Stage`."""
@@ -89,11 +97,24 @@ class Ahead:
         """See :class:`Stage`."""
         if dot not in self.copies:
             self.copies[dot] = yield from self.get(dot).twin()
+        elif not self.copies[dot].is_ready:
+            yield from self.copies[dot].make_ready()
         yield from self.copies[dot].take_ahead(update, structs_max)
+        self._use(dot)
         self._step_bytes += EDIT_BYTES + len(update)
         if self._step_bytes > STEP_BYTES:
             self._step_bytes = 0
             yield
+
+    def _use(self, dot: Dot) -> None:
+        """Have this copy in memory, and let go of others beyond the bound."""
+        self._bytes -= self._in_memory.pop(dot, 0)
+        self._in_memory[dot] = self.copies[dot].loaded_bytes()
+        self._bytes += self._in_memory[dot]
+        while self._bytes > COPIES_BYTES_MAX and len(self._in_memory) > 1:
+            oldest = next(iter(self._in_memory))
+            self._bytes -= self._in_memory.pop(oldest)
+            self.copies[oldest].let_go()
 
     def _look_at(self, dot: Dot) -> None:
         if dot not in self._looked_at:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pycrdt import Doc, Text
 
+from crdtsync.causality import Dot
 from crdtsync.core.interface import Ready
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
+from crdtsync.core.text import taking_ahead
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
@@ -478,6 +480,41 @@ def test_a_large_edit_of_a_member_is_taken_in_over_several_turns(node: Host, upd
     assert node.alarms == set()
 
 
+def test_copies_of_many_texts_are_not_all_in_memory(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = node.agent()
+    keys = [f"t{number}" for number in range(8)]
+    documents = [decode_dot(make_long_text(agent, key)) for key in keys]
+    monkeypatch.setattr(taking_ahead, "COPIES_BYTES_MAX", 2 * node.replica.documents.get(documents[0]).memory_bytes)
+    in_memory: list[int] = []
+
+    def use(stage: taking_ahead.Ahead, dot: Dot) -> None:
+        used(stage, dot)
+        in_memory.append(sum(copy.memory_bytes for copy in stage.copies.values()))
+
+    used = taking_ahead.Ahead._use
+    monkeypatch.setattr(taking_ahead.Ahead, "_use", use)
+    firsts = [Item((6, clock), (6, clock - 1) if clock else (5, 0), None) for clock in range(200)]
+    lasts = [Item((6, clock), (6, clock - 1), None) for clock in range(200, 210)]
+    member = Renegade(node)
+    ops = [
+        text_op(key, None, document, update_of(items), ())
+        for items in (firsts, lasts)
+        for key, document in zip(keys, documents, strict=True)
+    ]
+    member.write("default", *ops)
+    turns = 0
+    while texts_of(node, keys[0]) == ["a" * ITEMS]:
+        node.turn()
+        turns += 1
+    assert turns > len(keys)
+    assert len(in_memory) >= len(ops)
+    assert max(in_memory) < 2 * taking_ahead.COPIES_BYTES_MAX
+    for _ in range(2):
+        assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 210)] * len(keys)
+        node.restart()
+    assert node.alarms == set()
+
+
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
@@ -530,7 +567,9 @@ def test_a_merge_is_made_anew_if_a_text_was_edited_once_they_were_united(
     wire.close()
     for host, document in ((b, documents[1]), (a, documents[0])):
         apart.pass_time(1.0)
-        update = edited_by(host.replica.documents.get(decode_dot(document)).state(), [(ITEMS, ITEMS, f" {host.name}")], 8)
+        update = edited_by(
+            host.replica.documents.get(decode_dot(document)).state(), [(ITEMS, ITEMS, f" {host.name}")], 8
+        )
         host.agent().do("text_apply", key="t", document=document, update=update)
     united: list[str] = []
 
