@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from crdtsync.causality import Dot
-from crdtsync.core.crdt.entry import Entry, order_of
+from crdtsync.core.crdt.entry import Entry, inside, order_of
 from crdtsync.wire.change import RemoveRange
 
 DOTS_SEARCHED_MAX = 16
@@ -132,4 +132,5 @@ def covered_by(held: Iterable[Entry], removes: tuple[Dot, ...] | RemoveRange) ->
         dots = removes if len(removes) <= DOTS_SEARCHED_MAX else frozenset(removes)
         return [entry for entry in held if entry.dot in dots]
     vector, bound = removes
-    return [entry for entry in held if entry.is_in(vector) and (bound is None or entry.order <= bound)]
+    found = inside(held, vector)
+    return found if bound is None else [entry for entry in found if entry.order <= bound]

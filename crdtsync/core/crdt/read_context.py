@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crdtsync.causality import Dot, VersionVector, merge, vector_of
-from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.entry import Entry, reach_of
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import RemoveRange
 from crdtsync.wire.limits import NAMED_DOTS_MAX
@@ -56,7 +56,9 @@ def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry
     return [
         entry
         for entry in held
-        if entry.dot in dots or not entry.row or (entry.is_in(vector) and entry.dot not in unseen)
+        if (dots and entry.dot in dots)
+        or not entry.row
+        or (entry.is_in(vector) and not (unseen and entry.dot in unseen))
     ]
 
 
@@ -65,10 +67,10 @@ def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
     if len(gone) <= NAMED_DOTS_MAX:
         return [tuple(entry.dot for entry in gone)] if gone else []
     if seen is None:
-        return [RemoveRange(vector_of(entry.dot for entry in gone))]
+        return [RemoveRange(reach_of(gone)[0])]
     vector = seen.vector or {}
     # `gone` is all that the vector covers: a delete covers the others too
-    inside = [entry.dot for entry in gone if entry.is_in(vector)]
+    inside = [entry for entry in gone if entry.is_in(vector)]
     beyond = tuple(entry.dot for entry in gone if not entry.is_in(vector))
-    covering: list[Removes] = [RemoveRange(vector_of(inside))] if inside else []
+    covering: list[Removes] = [RemoveRange(reach_of(inside)[0])] if inside else []
     return [*covering, beyond] if beyond else covering

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from crdtsync.causality import vector_of
 from crdtsync.core.crdt.entries import Entries
-from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.entry import Entry, reach_of
 from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.wire.blobs import manifest_of, parts_key, upload_of
 from crdtsync.wire.change import Op, RemoveRange
@@ -99,4 +98,4 @@ class Uploads:
 
 def removal(key: str, parts: Sequence[Entry]) -> Op:
     """What removes all parts of an upload that are here."""
-    return Op(key, None, Kind.MAP, None, None, RemoveRange(vector_of(entry.dot for entry in parts)), None)
+    return Op(key, None, Kind.MAP, None, None, RemoveRange(reach_of(parts)[0]), None)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.entry import Entry, on_disk
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
@@ -82,7 +82,7 @@ class HistoryRecorder:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
         operation = operation_of(op).name
-        for entry in removed:
+        for entry in on_disk(removed):
             self._space.values.died(entry)
         if removed:
             reasons = removal_reasons(

@@ -28,7 +28,7 @@ INLINE_ENTRIES_MAX = 1000
 INLINE_BYTES_MAX = 64 * 1024
 """What a scan shows of a log, set, map or text in the key's row; larger ones are read one by one."""
 
-_NULL = b"\xc0"
+NULL = b"\xc0"
 
 Sibling = list[Entry]
 """The entries that make up one value, in causal order: one for a register, all elements of a log, all markers of one
@@ -187,7 +187,7 @@ def when_short(_space: SpaceState, group: Sibling) -> bool:
 
 def intact(value: bytes | None) -> bytes:
     """A part of a value that is put together: null if it was purged."""
-    return _NULL if value is None else value
+    return NULL if value is None else value
 
 
 def packed_array(items: Sequence[bytes]) -> bytes:

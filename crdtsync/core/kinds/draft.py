@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from crdtsync.causality import Dot, merge, vector_of
+from crdtsync.causality import Dot, merge
 from crdtsync.core.crdt import read_context
-from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.entry import Entry, reach_of
 from crdtsync.core.crdt.key_entries import KeyEntries, S, summary_of
 from crdtsync.core.crdt.read_context import NOTHING, READ_LONG_AGO, NotYet
 from crdtsync.core.crdt.read_policies import Policy
@@ -335,7 +335,7 @@ class Draft:
         known = Version(dots, others, seen.vector)
         if len(read_context.covered(live, known, others=False)) < len(live):
             return None
-        vector = vector_of(entry.dot for entry in live)
+        vector = reach_of(live)[0]
         merge(vector, seen.vector or {})
         ahead = tuple(dot for dot in dots if dot.seq > vector.get(dot.writer, 0))
         return Version(ahead, (), vector, change.hlc) if len(ahead) <= OWN_DOTS_MAX else None

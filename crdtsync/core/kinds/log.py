@@ -13,9 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import vector_of
 from crdtsync.core.crdt.entries import Entries
-from crdtsync.core.crdt.entry import Entry, order_of
+from crdtsync.core.crdt.entry import Entry, order_of, reach_of
 from crdtsync.core.crdt.read_context import NotYet, Removes
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import Paged, Part, Rules, Sibling, Touched, check_readable, packed_array, when_short
@@ -71,7 +70,7 @@ def remove_oldest(draft: Draft, key: str, gone: list[Entry], *, is_alone: bool) 
     stored = [entry for entry in gone if entry.row]
     drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
     if stored:
-        removes: Removes = RemoveRange(vector_of(entry.dot for entry in stored), stored[-1].order)
+        removes: Removes = RemoveRange(reach_of(stored)[0], stored[-1].order)
         if not is_alone:
             removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
         draft.add(Op(key, None, Kind.LOG, None, None, removes, None if isinstance(removes, RemoveRange) else _TRIMMED))

@@ -8,6 +8,7 @@ policy puts first) is shown in the map, and the other is a sibling: a :class:`~.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entries import Entries
@@ -15,6 +16,7 @@ from crdtsync.core.crdt.entry import Entry, order_of
 from crdtsync.core.crdt.read_policies import Rank, first_of
 from crdtsync.core.kinds.arguments import Arguments, Parts, Result, attributes, packed_argument
 from crdtsync.core.kinds.base import (
+    NULL,
     FieldSibling,
     Paged,
     Part,
@@ -155,16 +157,12 @@ def _read(space: SpaceState, group: Sibling) -> bytes | None:
         return group[-1].value
     _check_readable(group)
     space.values.fetch(group)
-    return _packed({entry.sub: intact(entry.value) for entry in group if entry.sub is not None})
+    shown = sorted([entry for entry in group if entry.sub is not None], key=attrgetter("sub"))
+    return packed_map([pack(entry.sub) + (entry.value or NULL) for entry in shown])
 
 
 def _check_readable(shown: Sequence[Entry]) -> None:
     check_readable([len(entry.sub or "") + entry.size_bytes for entry in shown], "map", "fields")
-
-
-def _packed(fields: dict[str, bytes]) -> bytes:
-    """A map of values that are packed already."""
-    return packed_map([pack(field) + fields[field] for field in sorted(fields)])
 
 
 def _read_all(groups: list[Sibling]) -> bytes:
@@ -175,7 +173,7 @@ def _read_all(groups: list[Sibling]) -> bytes:
         for entry in group:
             if entry.sub is not None:
                 fields.setdefault(entry.sub, []).append(intact(entry.value))
-    return _packed({field: packed_array(values) for field, values in fields.items()})
+    return packed_map([pack(field) + packed_array(fields[field]) for field in sorted(fields)])
 
 
 def _fields_of(group: Sibling) -> Sibling:

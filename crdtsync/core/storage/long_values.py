@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from crdtsync.core.crdt.entry import Entry, OnDisk
+from crdtsync.core.crdt.entry import Entry, OnDisk, on_disk
 from crdtsync.errors import DamagedValue
 from crdtsync.wire.blobs import BLOB_PREFIX, subject_of
 from crdtsync.wire.change import value_hash
@@ -148,9 +148,10 @@ class LongValues:
 
     def fetch(self, entries: Sequence[Entry]) -> None:
         """Whoever calls this will ask for all of these values, which are many: read at once those that are not here."""
-        if len(entries) < FETCHED_MIN or sum(entry.size_bytes for entry in entries) > self._cache.bytes_max // 2:
+        long = on_disk(entries)
+        if len(long) < FETCHED_MIN or sum(entry.size_bytes for entry in long) > self._cache.bytes_max // 2:
             return
-        by_row = {entry.row: entry for entry in entries if entry.is_on_disk and entry.row not in self._cache}
+        by_row = {row: entry for entry in long if (row := entry.row) not in self._cache}
         for row, value in self._read_many(sorted(by_row)):
             if type(value) is bytes and value_hash(value) == by_row[row].value_hash:
                 self._cache.put(row, value)

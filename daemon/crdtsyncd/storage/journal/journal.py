@@ -51,7 +51,8 @@ PENDING_BYTES_MAX = 1024 * 1024
 BATCH_BYTES_MAX = 256 * 1024
 """Of a commit that goes to the journal. What is larger goes to the tables at once: it would be written twice for
 nothing."""
-
+MARK_BYTES_MIN = 14
+"""Of a packed row that marks an entry: those of 20,000 need not be packed to see that they are too many."""
 
 JOURNAL_ENDING = "-commits"
 """Of the file's name, behind the database's."""
@@ -339,7 +340,8 @@ def journal_misfit(database: Path) -> str:
 
 def packed(batch: WriteBatch) -> bytes | None:
     """A batch as one row; None if it is no such batch: it is large, or does more than add what writes add."""
-    if any(_others_of(batch)) or sum([len(row.body) for row in batch.changes]) > BATCH_BYTES_MAX:
+    bytes_min = sum([len(row.body) for row in batch.changes]) + MARK_BYTES_MIN * len(batch.removed_rows)
+    if any(_others_of(batch)) or bytes_min > BATCH_BYTES_MAX:
         return None
     rows: bytes = _pack(_rows_of(batch))
     return rows if len(rows) <= BATCH_BYTES_MAX else None

@@ -94,6 +94,11 @@ def test_how_far_entries_reach_is_as_each_says(entries):
     )
 
 
+@given(ENTRIES, st.dictionaries(st.integers(1, 4), st.integers(0, 6)))
+def test_a_vector_covers_what_each_says(entries, vector):
+    assert covered_by(entries, RemoveRange(vector)) == [each for each in entries if each.is_in(vector)]
+
+
 @examples(100)
 @given(ENTRIES, ENTRIES)
 def test_adding_and_removing_are_inverse(kept, passing):
