@@ -28,6 +28,8 @@ INLINE_ENTRIES_MAX = 1000
 INLINE_BYTES_MAX = 64 * 1024
 """What a scan shows of a log, set, map or text in the key's row; larger ones are read one by one."""
 
+ELEMENTS_MAX = 40_000
+"""Of a log or set, or fields of a map, that is read as a whole: 1.3 µs each."""
 NULL = b"\xc0"
 
 Sibling = list[Entry]
@@ -169,9 +171,10 @@ class Rules(NamedTuple):
 def check_readable(sizes_bytes: Sequence[int], name: str, instead: str) -> None:
     """Refuse to read a value as a whole whose parts do not fit into one reply; ``instead`` reads it in parts."""
     size_bytes = sum(sizes_bytes)
-    if size_bytes > CHANGE_BYTES_MAX:
+    if size_bytes > CHANGE_BYTES_MAX or len(sizes_bytes) > ELEMENTS_MAX:
         raise TooLarge(
-            f"the {name} has {len(sizes_bytes):,} elements and {size_bytes:,} bytes: read it in parts, with {instead}"
+            f"the {name} has {len(sizes_bytes):,} elements and {size_bytes:,} bytes, and at most {ELEMENTS_MAX:,} and "
+            f"{CHANGE_BYTES_MAX:,} are read as a whole: read it in parts, with {instead}"
         )
 
 

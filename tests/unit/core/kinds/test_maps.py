@@ -215,8 +215,9 @@ def test_fields_come_in_pages():
     assert a.ask("fields", "absent")["items"] == []
 
 
-def test_a_long_map_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(base, "CHANGE_BYTES_MAX", 1000)
+@pytest.mark.parametrize("bound, most", [("CHANGE_BYTES_MAX", 1000), ("ELEMENTS_MAX", 99)])
+def test_a_long_map_is_read_in_parts(monkeypatch, bound, most):
+    monkeypatch.setattr(base, bound, most)
     (a,) = sites("a")
     a.do("merge", fields={f"{n:020}": n for n in range(100)})
     with pytest.raises(TooLarge, match="fields"):

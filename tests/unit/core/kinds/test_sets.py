@@ -227,8 +227,9 @@ def test_members_come_in_pages_with_their_authors():
         a.ask("members", "r")
 
 
-def test_a_long_set_is_read_in_parts(monkeypatch):
-    monkeypatch.setattr(base, "CHANGE_BYTES_MAX", 1000)
+@pytest.mark.parametrize("bound, most", [("CHANGE_BYTES_MAX", 1000), ("ELEMENTS_MAX", 99)])
+def test_a_long_set_is_read_in_parts(monkeypatch, bound, most):
+    monkeypatch.setattr(base, bound, most)
     (a,) = sites("a")
     for n in range(100):
         a.do("add", value=f"{n:020}")
