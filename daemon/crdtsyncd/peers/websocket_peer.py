@@ -28,6 +28,7 @@ from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.protocol import Event, Side, State
 
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
+from crdtsync.wire.peer.changes import Ack
 
 OPEN_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
@@ -45,6 +46,8 @@ UNREAD_BYTES_MAX = 16 * 1024 * 1024
 """Of messages that wait for a peer to read. Changes and snapshots wait for its acknowledgements, beyond 4 MiB; what
 else it is owed, such as an answer to each probe, does not.
 """
+_ACK = bytes([Ack.TYPE])
+"""The second byte of an acknowledgement: see :func:`crdtsync.wire.peer.messages.type_of`."""
 _MESSAGE_BYTES = 100
 """What a message takes beside its bytes while it waits."""
 PINGS_MAX = 100
@@ -269,8 +272,9 @@ class PeerConnection:
             nonlocal turn, taken_bytes
             due = sink.turn_due()
             before_bytes = taken_bytes if due and due == turn else 0
-            is_much = before_bytes and before_bytes + len(message) > TURN_BYTES_MAX
-            if self.close_reason or is_much or not sink.may_go_on(self, self._may_go_on.set):
+            # Somebody waits for what the turn commits, and nearly nobody for an acknowledgement.
+            is_later = before_bytes + len(message) > TURN_BYTES_MAX or message[1:2] == _ACK
+            if self.close_reason or (before_bytes and is_later) or not sink.may_go_on(self, self._may_go_on.set):
                 return False
             sink.peer_frame(conn, message)
             turn, taken_bytes = sink.turn_due(), before_bytes + len(message)

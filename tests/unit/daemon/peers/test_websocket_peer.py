@@ -32,6 +32,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Origin
 
 from crdtsync.errors import ConfigError
+from crdtsync.wire.peer.changes import Ack
 
 
 class Sink:
@@ -273,7 +274,7 @@ async def test_messages_come_in_order_however_they_are_taken_in(sink: Sink, due:
 
 
 async def test_short_messages_are_taken_at_once_and_what_is_more_waits_for_its_turn(sink: Sink) -> None:
-    long = b"l" * TURN_BYTES_MAX
+    long, ack = b"l" * TURN_BYTES_MAX, Ack(1, []).encode()
     async with listening(sink) as address, connect(f"ws://{address}", compression=None) as peer:
         async with asyncio.timeout(60):
             while sink.connection is None:  # noqa: ASYNC110
@@ -284,13 +285,17 @@ async def test_short_messages_are_taken_at_once_and_what_is_more_waits_for_its_t
         assert [socket.take(each) for each in (b"first", b"second", long, b"third")] == [True, True, False, True]
         sink.due = 2  # the turn is over, and another one due
         assert [socket.take(each) for each in (long, b"fourth")] == [True, False]
+        sink.due = 3
+        assert [socket.take(each) for each in (b"fifth", ack)] == [True, False]
+        sink.due = 4
+        assert socket.take(ack)
         sink.due = 0  # nothing waits
         assert socket.take(long)
         sink.connection.close("because of a test")
         assert not socket.take(b"too late")
         with pytest.raises(ConnectionClosed):
             await peer.recv()
-    assert sink.frames == [b"first", b"second", b"third", long, long]
+    assert sink.frames == [b"first", b"second", b"third", long, b"fifth", ack, long]
 
 
 async def test_one_that_brings_too_much_waits_and_nothing_is_lost_or_doubled(sink: Sink) -> None:
