@@ -1,8 +1,8 @@
 """The barest server of this kind: it keeps what is set, on disk before it replies, and tells whoever watches.
 
 What comes together is one durable append: a row of a table with two columns, or the rows of the daemon
-(:mod:`benchmarks.rivals.bare_rows`). A change goes to the other host as it is, over one connection. There is no
-decision, no version and no retry.
+(:mod:`benchmarks.rivals.bare_rows`). A change goes to the other host as it is, over one connection. The other host can
+dial for the whole state, too. There is no decision, no version and no retry.
 
     python -m benchmarks.rivals.bare_server SOCKET table
     python -m benchmarks.rivals.bare_server SOCKET rows            # the daemon's
@@ -23,6 +23,7 @@ import uvloop
 
 if TYPE_CHECKING:
     from benchmarks.rivals.bare_rows import DaemonRows, Rows
+    from benchmarks.rivals.bare_state import State
 
 _FILLED_AT_ONCE = 10_000
 _WAL_BYTES = 4 * 1024 * 1024
@@ -64,6 +65,7 @@ class Server:
         self.values = disk.values()
         self.watchers: list[asyncio.Transport] = []
         self.host: asyncio.Transport | None = None
+        self.state: State | None = None
         self._disk = disk
         self._rows: list[tuple[str, str]] = []
         self._writers: list[asyncio.Transport] = []  # one for each row; none where they come from another host
@@ -84,7 +86,7 @@ class Server:
         self._is_due = False
         replies = self._disk.keep(rows, are_ours=bool(writers))
         if self.host is not None:
-            self.host.write(_pack([False, rows]))
+            self.host.write(_pack(rows))
         told: dict[asyncio.Transport, list[bytes]] = {}
         for writer, reply in zip(writers, replies, strict=True):
             told.setdefault(writer, []).append(reply)
@@ -107,11 +109,6 @@ class Server:
         for start in range(0, keys, _FILLED_AT_ONCE):
             self.take_over([(f"k{number}", value) for number in range(start, min(keys, start + _FILLED_AT_ONCE))])
 
-    def send_all(self) -> None:
-        """Send the other host the whole state."""
-        assert self.host is not None
-        self.host.write(_pack([True, [*self.values.items()]]))
-
 
 class _Agent(asyncio.Protocol):
     """``["set", key, value]`` is answered once it is on disk, all else at once; what ``["watch"]`` asks for never
@@ -131,20 +128,22 @@ class _Agent(asyncio.Protocol):
             if request == "set":
                 self._server.write([(arguments[0], arguments[1])], self._transport)
                 continue
-            found = None
+            found: object = None
             if request == "get":
                 found = self._server.values.get(arguments[0])
             elif request == "fill":
                 self._server.fill(arguments[0], arguments[1])
-            elif request == "send all":
-                self._server.send_all()
+            elif request == "state port" and self._server.state is not None:
+                found = self._server.state.port
+            elif request == "fetch" and self._server.state is not None:
+                self._server.state.fetch(arguments[0])
             else:
                 self._server.watchers.append(self._transport)
             self._transport.write(_pack(found))
 
 
 class _Host(asyncio.Protocol):
-    """What the other host sends: changes, or the whole state."""
+    """The changes that the other host sends."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -152,11 +151,8 @@ class _Host(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._frames.feed(data)
-        for is_all, rows in self._frames:
-            if is_all:
-                self._server.take_over(rows)
-            else:
-                self._server.write(rows, None)
+        for rows in self._frames:
+            self._server.write(rows, None)
 
 
 def _daemon_rows() -> DaemonRows:
@@ -169,6 +165,11 @@ async def main(path: str, role: str, port: str = "") -> None:
     """Serve until killed."""
     server = Server(Table() if role == "table" else _daemon_rows())
     loop = asyncio.get_running_loop()
+    if role in ("listen", "dial"):
+        from benchmarks.rivals.bare_state import State  # noqa: PLC0415  # a start without it has nothing of ours
+
+        server.state = State(server)
+        await server.state.listen()
     if role == "listen":
         await loop.create_server(lambda: _Host(server), "127.0.0.1", int(port))
     elif role == "dial":

@@ -154,11 +154,16 @@ async def redis(directory: Path) -> Figures:
 
 
 async def floor(directory: Path) -> Figures:
-    """The state from one bare server to another, which stores it in the daemon's tables; no dialling."""
+    """The state from one bare server to another that dials for it, and stores it in the daemon's tables."""
+    relay = Relay()
     async with BareLine().line(directory) as pair:
         await pair.fill(KEYS, "x" * VALUE_CHARS)
         await pair.heard()
-        start_s = perf_counter()
-        await pair.send_all()
-        await pair.heard()
-        return {CATCH_UP: (perf_counter() - start_s) * 1000}
+        await relay.start(await pair.state_port())
+        try:
+            start_s = perf_counter()
+            await pair.fetch(relay.port)
+            await pair.heard()
+            return {CATCH_UP: (perf_counter() - start_s) * 1000}
+        finally:
+            relay.stop()

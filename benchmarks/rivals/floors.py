@@ -177,9 +177,14 @@ class BareAgents:
         for agent in (self._near, self._far):
             await agent.call("fill", keys, value)
 
-    async def send_all(self) -> None:
-        """Have the one host send the other its whole state."""
-        await self._near.call("send all")
+    async def state_port(self) -> int:
+        """Where the one host gives its whole state to who dials."""
+        port: int = await self._near.call("state port")
+        return port
+
+    async def fetch(self, port: int) -> None:
+        """Have the other host dial there and take it over."""
+        await self._far.call("fetch", port)
 
     async def send(self, key: str, value: str) -> None:
         """See :class:`benchmarks.rivals.documents.Line`."""

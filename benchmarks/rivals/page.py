@@ -135,7 +135,7 @@ _METHOD = (
     "daemon of its own.\n"
     "- **CPU:** the server's own count, which other work hardly changes.\n"
     "- **Catch-up:** a daemon that was stopped comes back, through a relay that counts bytes; from ready to "
-    "complete. The bare servers are connected before.\n"
+    "complete. A bare server dials through it, too.\n"
     "\n"
     "Once, of crdtsync alone:\n"
     "\n"

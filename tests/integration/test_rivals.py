@@ -61,7 +61,7 @@ async def test_a_bare_server_stores_the_state_of_another() -> None:
             await pair.heard()
             await pair.send("k1", "new")
             await pair.heard()
-            await pair.send_all()
+            await pair.fetch(await pair.state_port())
             await pair.heard()
         with closing(sqlite3.connect(Path(directory) / "far" / "crdtsync.db")) as db:
             live = db.execute("SELECT key FROM entries WHERE position IS NULL ORDER BY key").fetchall()
