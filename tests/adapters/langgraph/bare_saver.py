@@ -29,7 +29,9 @@ class _Connections(threading.local):
     def ask(self, *request: Any) -> Any:
         self._socket.sendall(_pack(request))
         while True:
-            self._frames.feed(self._socket.recv(65536))
+            data = self._socket.recv(65536)
+            assert data, "the bare server has ended"
+            self._frames.feed(data)
             for reply in self._frames:
                 return reply
 
