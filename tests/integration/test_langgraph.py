@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from tests.harness import Cluster, Daemon, wait_until
 from tests.harness.cluster import healed
@@ -184,11 +183,6 @@ def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path:
         )
         run_with(NAME, daemon, WITH_ANOTHER, "keep", address)
         is_brought_over(daemon, tmp_path, "langgraph-redis", address)
-        with Redis(unix_socket_path=address.removeprefix("unix://"), decode_responses=True) as kept:
-            newest = max(kept.scan_iter("checkpoint:t:*"))
-            kept.json().set(newest, "$.metadata", "no JSON")
-        told = bring(daemon, tmp_path, "langgraph-redis", address, "--prefix", "again")
-        assert told == "2 created, 0 unchanged, 1 left out\n"
 
 
 @contextmanager

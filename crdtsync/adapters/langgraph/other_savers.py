@@ -72,7 +72,7 @@ def bring_over(
     for each in source.list(None, limit=limit) if configs is None else configs:
         is_new = None
         try:
-            found = next(iter(source.list(each)), None) if isinstance(each, dict) else each
+            found = source.get_tuple(each) if isinstance(each, dict) else each
             if found is None:
                 continue
             is_new = bring(found)

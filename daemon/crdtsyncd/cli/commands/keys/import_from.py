@@ -22,7 +22,7 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from crdtsyncd.cli.command import Settings
     from crdtsyncd.cli.data.export_records import ExportRecord
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
 REDIS_LISTED_MAX = 1_000_000  # the most that its search gives
-_NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 
@@ -141,8 +140,10 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
             # What is no UTF-8 is read all the same, and refused when it is used: so one row fails, and not the list.
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("BEGIN")  # what its program removes meanwhile stays there for this command
-            rows = database.execute(f"SELECT {', '.join(_NAMES)} FROM checkpoints ORDER BY checkpoint_id DESC")
-            _bring_checkpoints(settings, source, prefix, rows, dry_run=dry_run)
+            names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+            rows = database.execute(f"SELECT {', '.join(names)} FROM checkpoints ORDER BY checkpoint_id DESC")
+            configs = [{"configurable": dict(zip(names, row, strict=True))} for row in rows]
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=configs)
     except sqlite3.DatabaseError as error:
         raise refused_value(f"cannot read {file} as a database of LangGraph's SqliteSaver: {error}") from None
 
@@ -154,8 +155,8 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
 def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's RedisSaver, whose server is at URL.
 
-    CrdtSaver goes on from there. Redis is only read. A document that is no checkpoint is told and left out. It needs
-    the packages that wrote them: langgraph and langgraph-checkpoint-redis, in the environment of this command.
+    CrdtSaver goes on from there. Redis is only read. All checkpoints are in memory meanwhile. It needs the packages
+    that wrote them: langgraph and langgraph-checkpoint-redis, in the environment of this command.
 
     \b
     Example:
@@ -163,23 +164,15 @@ def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) ->
     """
     try:
         from langgraph.checkpoint.redis import RedisSaver
-        from langgraph.checkpoint.redis.util import from_storage_safe_id, from_storage_safe_str
         from redis import RedisError
         from redisvl.exceptions import RedisVLError
-        from redisvl.query import FilterQuery
     except ImportError as error:
         raise _lacking(error, "langgraph-checkpoint-redis") from None
     from crdtsyncd.cli.data.redis_keys import without_password
 
-    plainly = from_storage_safe_id, from_storage_safe_str, from_storage_safe_id
     try:
         with RedisSaver.from_conn_string(url) as source:
-            query = FilterQuery("*", [*_NAMES], num_results=REDIS_LISTED_MAX, sort_by=("checkpoint_id", "DESC"))
-            found = source.checkpoints_index.search(query).docs
-            rows = [
-                [plain(getattr(one, name, "")) for plain, name in zip(plainly, _NAMES, strict=True)] for one in found
-            ]
-            _bring_checkpoints(settings, source, prefix, rows, dry_run=dry_run)
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, limit=REDIS_LISTED_MAX)
     except (OSError, RedisError, RedisVLError, ValueError) as error:
         shown = without_password(url)
         raise refused_value(f"no checkpoints of LangGraph's RedisSaver can be read at {shown!r}: {error}") from None
@@ -189,17 +182,14 @@ def _lacking(error: ImportError, package: str) -> CommandFailed:
     return refused_value(f"{error.name} is missing: pip install {package} 'crdtsync[langgraph]'")
 
 
-def _bring_checkpoints(
-    settings: Settings, source: Any, prefix: str, rows: Iterable[Iterable[Any]], *, dry_run: bool
-) -> None:
+def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run: bool, **which: Any) -> None:
     try:
         from crdtsync.adapters.langgraph import bring_over
     except ImportError as error:
         raise _lacking(error, "langgraph") from None
-    configs: list[Any] = [{"configurable": dict(zip(_NAMES, row, strict=True))} for row in rows]
     counts: Counter[str] = Counter()
     with connect(settings) as client, Progress("checkpoints") as shown:
-        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run, configs=configs):
+        for is_new in bring_over(source, client, prefix=prefix, dry_run=dry_run, **which):
             counts["left_out" if is_new is None else "created" if is_new else "unchanged"] += 1
             shown.advance()
     fields = {outcome: counts[outcome] for outcome in ("created", "unchanged")}
