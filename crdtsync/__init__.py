@@ -21,6 +21,7 @@ Rooms and modules, top to bottom; each may import those below it (``pyproject.to
 - ``loopback``: a port that only its user may use
 - ``visible``: text that does only what it shows
 - ``errors``: every error, under one root
+- ``named_tuple``: named tuples whose classes are made quickly
 
 The daemon is another package, ``crdtsyncd``. Nothing here imports it.
 """

@@ -9,7 +9,9 @@ it names a set of changes exactly (Parker et al., 1983; as dotted version vector
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NewType
+from typing import NewType
+
+from crdtsync.named_tuple import NamedTuple
 
 Writer = NewType("Writer", int)
 """A writing identity in one space: a random integer, 1 … 2**53 - 1."""

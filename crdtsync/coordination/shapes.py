@@ -20,7 +20,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NamedTuple,
     NotRequired,
     Required,
     TypeAlias,
@@ -32,6 +31,7 @@ from typing import (
 )
 
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 
 _TEXT = "crdtsync text"
 Text: TypeAlias = Annotated[str, _TEXT]

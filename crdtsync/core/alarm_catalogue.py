@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import cleandoc
-from typing import Final, NamedTuple
+from typing import Final
+
+from crdtsync.named_tuple import NamedTuple
 
 CRITICAL: Final = "critical"
 """Agents cannot write, or nodes do not agree: somebody must come now. An alert rule of its own names such an alarm."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 from crdtsync.core.alarm_catalogue import Alarm
+from crdtsync.named_tuple import NamedTuple
 
 ALARM_KEYS_MAX = 100
 """Of which an alarm remembers that it is about them; with more, it may be about any."""

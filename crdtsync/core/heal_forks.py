@@ -15,7 +15,7 @@ A member that forges a fork each second has other nodes do that again and again.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Writer
 from crdtsync.core.alarm_catalogue import FORK_HEALED
@@ -25,6 +25,7 @@ from crdtsync.core.replica.fork_healing import NEW_NAMES_MAX, SLICE_BYTES, Canno
 from crdtsync.core.storage.rows import moved_name, new_names_name
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from crdtsync.named_tuple import NamedTuple
 
 LOOPBACK_CLUSTER = bytes(16)
 """The cluster of nodes that have not joined one: only nodes on one machine sync in it."""

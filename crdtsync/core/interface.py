@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
 from crdtsync.core.agents.replies import Reply
@@ -12,6 +11,7 @@ from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership
 from crdtsync.core.cluster.node_alarms import LetIn, Misled
 from crdtsync.core.storage.write_batch import WriteBatch
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.joining import Join
 
 

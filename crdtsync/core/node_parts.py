@@ -11,7 +11,7 @@ more of it, and its replica leaves memory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access.authorizer import Authorizer
 from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
@@ -44,6 +44,7 @@ from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
 from crdtsync.core.storage.rows import SpaceRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.sync.protocol import Sync
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame
 from crdtsync.wire.limits import CLUSTER_SPACE

@@ -9,9 +9,10 @@ that is answered with the sum is given the space alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import WRITER_MAX, HybridClock, VersionVector, Writer
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from random import Random

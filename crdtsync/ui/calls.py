@@ -12,13 +12,14 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync import AsyncClient
 from crdtsync.client import AsyncSession, Entry, Restored
 from crdtsync.context import AsyncSearch, AsyncViews
 from crdtsync.context.view.definition import RECORDS
 from crdtsync.errors import CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.sessions import AsyncSessions, Conversation, Saved
 from crdtsync.sessions.agents.places import AGENTS
 from crdtsync.sessions.conversation.record import Thinking

@@ -12,9 +12,9 @@ the parts of another one.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import KEY_BYTES_MAX, check_key, shown
 

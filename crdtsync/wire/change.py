@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, VersionVector, Writer, flatten
 from crdtsync.errors import InvalidEncoding, TooLarge
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.kinds import VALUE_KINDS
 from crdtsync.wire.limits import (

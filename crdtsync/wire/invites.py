@@ -10,9 +10,9 @@ from __future__ import annotations
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
-from typing import NamedTuple
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.parts import read_blob, read_count
 

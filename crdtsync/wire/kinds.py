@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+
+from crdtsync.named_tuple import NamedTuple
 
 
 class Kind(IntEnum):

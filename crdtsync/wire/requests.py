@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, IntEnum
-from typing import NamedTuple
+
+from crdtsync.named_tuple import NamedTuple
 
 
 class Right(IntEnum):

@@ -13,9 +13,10 @@ any program can read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import check_packed
 from crdtsync.wire.limits import TTL_MS_MAX
 

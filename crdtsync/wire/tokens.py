@@ -6,10 +6,11 @@ import binascii
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import HLC_MAX, WRITER_MAX, Dot, VersionVector, Writer, flatten, merge
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, shown
 from crdtsync.wire.parts import read_count, read_vector

@@ -7,9 +7,9 @@ bit says that more follow. See PROTOCOL.md of github.com/yjs/y-protocols.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 
 _SYNC, _AWARENESS, _AUTH, _ASK_AWARENESS = range(4)
 _STEP_1, _STEP_2, _UPDATE = range(3)

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from itertools import count
 from threading import Lock
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, get_checkpoint_metadata
 
@@ -26,6 +26,7 @@ from crdtsync.adapters.keys import Keys, quoted
 from crdtsync.adapters.langgraph.records import DamagedCheckpoint, Write, has_parts, pack, part_keys, unpack
 from crdtsync.adapters.langgraph.redaction import redacted_encoding
 from crdtsync.adapters.redaction import Rule
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

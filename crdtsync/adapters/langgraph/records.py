@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import zlib
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.errors import CrdtSyncError, TooLarge
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

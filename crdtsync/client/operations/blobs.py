@@ -10,11 +10,12 @@ import io
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from crdtsync.client.session.request_context import Write, add_options
 from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, KindMismatch
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import PART_BYTES, PARTS_AT_ONCE, Manifest, checked, upload_name
 from crdtsync.wire.change import value_hash
 from crdtsync.wire.codec import pack

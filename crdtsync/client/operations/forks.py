@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations.writes import INCREMENT_MAX
 from crdtsync.client.session.read_memory import READ_LONG_AGO
 from crdtsync.client.values.encoding import encode
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.tokens import Version, decode_dot, decode_token, decode_version, encode_version
 
 if TYPE_CHECKING:

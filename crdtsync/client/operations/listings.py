@@ -6,7 +6,7 @@ them in one batch, each at the version that was listed: what somebody writes in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
 from crdtsync.client.protocol.steps import Exchange, Steps
@@ -14,6 +14,7 @@ from crdtsync.client.session.request_context import Arguments, Context, Write, W
 from crdtsync.client.values.encoding import encode, plain
 from crdtsync.client.values.listing import Listing, check_count
 from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

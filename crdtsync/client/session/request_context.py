@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from crdtsync.client.protocol.seen_point import Horizon
 from crdtsync.client.protocol.steps import Exchange
@@ -23,6 +23,7 @@ from crdtsync.errors import (
     Unresolved,
     VersionMismatch,
 )
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.text.replica import NO_CHANGE, ROOT
 from crdtsync.client.text.typed_buffer import Typed
@@ -19,6 +19,7 @@ from crdtsync.client.text.update_queue import Segment, UpdateQueue
 from crdtsync.client.text.yjs import Doc, Text, TransactionEvent, merge_updates
 from crdtsync.differences import Edit, changes, edits
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.state_vector import decode_state_vector
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.session.request_context import Write
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

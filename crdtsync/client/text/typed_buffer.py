@@ -5,10 +5,9 @@ Pure, and without Yjs: a keystroke that goes on with the one before costs next t
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from crdtsync.client.text.piece_table import Pieces, size_bytes
 from crdtsync.errors import InvalidRequest, InvalidValue
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import MOVED_BYTES_A_PART, MOVES_A_SCAN, WORK_PARTS_MAX
 
 RUN_CHARS_MAX = 4096

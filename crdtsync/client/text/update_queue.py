@@ -6,9 +6,10 @@ Pure: it neither knows the socket nor the Yjs library, which ``merge`` stands fo
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.client.text.typed_buffer import GROUP_CHARS_MAX, GROUP_PARTS_MAX
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import EDIT_PARTS
 
 if TYPE_CHECKING:

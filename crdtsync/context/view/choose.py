@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
 
 from crdtsync.context.compact.words import content_words
 from crdtsync.context.tokens import Tokenizer
@@ -26,6 +25,7 @@ from crdtsync.context.tokens import tokenizer as tokenizer_for
 from crdtsync.context.view.definition import Definition
 from crdtsync.context.view.items import Item, shortened
 from crdtsync.context.view.render import Shown, block, left_out, places, whole
+from crdtsync.named_tuple import NamedTuple
 
 _NEW, _RELEVANT, _ROLE, _SURE = 1.0, 2.0, 1.0, 0.5  # what each part of a score weighs
 _COMPACT_MAX = 300  # tokens of a compact item

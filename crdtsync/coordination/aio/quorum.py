@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from crdtsync.client.aio.background import wake_up, woken
 from crdtsync.coordination.aio.claims import _BOOT_CLOCK, AsyncLease
 from crdtsync.errors import ClaimHeld, CrdtSyncError, DaemonUnavailable, InvalidRequest, NotAllowed, Timeout
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

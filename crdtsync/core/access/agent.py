@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.core.access.requirements import Right
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from crdtsync.core.access.quotas import Account

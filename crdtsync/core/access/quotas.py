@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from crdtsync.errors import QuotaExceeded
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
 ACCOUNTS_MAX = 10_000

@@ -9,11 +9,12 @@ it is, and rights that two hosts grant at once both stand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import SEQ_MAX
 from crdtsync.core.access.requirements import GRANTED, Right
 from crdtsync.core.cluster.records import RecordType
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.agent_keys import HASH_BYTES
 
 AGENT_HASHES_MAX = 64

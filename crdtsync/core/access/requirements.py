@@ -5,8 +5,8 @@ is not in it needs all there is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.requests import REQUESTS, On, Right
 
 __all__ = ["GRANTED", "NEEDED", "Needed", "On", "Right"]

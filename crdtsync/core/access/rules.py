@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from crdtsync.core.access.records import ACCESS, BUILT_IN, AccessRecord, rule_of
 from crdtsync.core.access.requirements import Right
 from crdtsync.core.cluster.records import Cluster
 from crdtsync.core.cluster.space_records import DEFAULT_SPACE, SPACES, making_of
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import is_name
 from crdtsync.wire.patterns import ANY_PARTS, Pattern, check_pattern
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.cluster.admission import LISTEN_META, Admission
 from crdtsync.core.cluster.invites import INVITE_TTL_MS_DEFAULT
 from crdtsync.core.waiting.wait_queue import LATER
 from crdtsync.errors import CrdtSyncError, InvalidRequest, QuotaExceeded, Refused, to_wire
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack
 from crdtsync.wire.invites import Invite, check_addresses, decode_invite
 from crdtsync.wire.limits import shown

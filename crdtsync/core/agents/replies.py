@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers
 from crdtsync.core.alarm_catalogue import CHECKPOINT_OVERDUE
@@ -27,6 +27,7 @@ from crdtsync.core.history.checkpoints import CHECKPOINT_PREFIX, CHECKPOINTS_MAX
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.kinds import Kind
 

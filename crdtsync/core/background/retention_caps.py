@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from crdtsync.named_tuple import NamedTuple
 
 _DAY_MS = 24 * 3600 * 1000
 

@@ -11,7 +11,6 @@ meanwhile. So is counted, for a document in which edits compete for the same pla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import TEXT_CONTESTED
@@ -26,6 +25,7 @@ from crdtsync.core.text.family import families, family_of, with_fresh
 from crdtsync.core.text.forgetting import Forgotten
 from crdtsync.core.text.passing import find_out_before
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import Steps
 
 

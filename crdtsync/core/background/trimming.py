@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import merge as merge_sorted
 from itertools import islice
-from typing import NamedTuple
 
 from crdtsync.causality import TIME_MS_MAX, Dot, VersionVector, merge
 from crdtsync.core.background.pattern_trimming import PatternTrimming
@@ -29,6 +28,7 @@ from crdtsync.core.storage.rows import (
     pack_vector,
 )
 from crdtsync.core.storage.write_batch import WriteBatch
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import BLOB_PREFIX
 
 CHECK_INTERVAL_S = 1.0

@@ -11,7 +11,7 @@ The shell proves keys and signatures, opens listeners and dials; what follows fr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crdtsync.core import alarm_catalogue
 from crdtsync.core.cluster.invite_addresses import check_invite_address
@@ -37,6 +37,7 @@ from crdtsync.core.peers.peer_state import Peer
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.sync.protocol import Sync
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, NoSpace, Refused
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.invites import INVITE_ID_BYTES, SECRET_BYTES, Invite, encode_invite
 from crdtsync.wire.limits import CLUSTER_SPACE

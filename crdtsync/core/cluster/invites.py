@@ -8,9 +8,9 @@ it expires, so that a node whose answer was lost gets it again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from crdtsync.errors import InvalidEncoding, InvalidRequest, QuotaExceeded, Refused
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.invites import INVITE_ID_BYTES
 from crdtsync.wire.peer.joining import Join, is_proof

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import TIME_MS_MAX
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.invites import check_addresses
 from crdtsync.wire.limits import is_name
 from crdtsync.wire.peer.joining import CERTIFICATE_BYTES_MAX

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from crdtsync.core.alarm_catalogue import CERTIFICATE_EXPIRES
 from crdtsync.core.alarms import Alarms
 from crdtsync.core.cluster.membership import Membership, written
+from crdtsync.named_tuple import NamedTuple
 
 RENEWAL_MS = 90 * 24 * 3600 * 1000
 """So long before its certificate expires, a node begins to change its key by itself."""

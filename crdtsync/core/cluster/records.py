@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crdtsync.causality import VersionVector, Writer
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.replica.replica import Replica
 from crdtsync.errors import InvalidEncoding, NoSpace
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import SEQ_MAX, VersionVector, Writer, flatten, missing
 from crdtsync.core.cluster.records import RecordType
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import CHANGE_DEPS_MAX
 from crdtsync.wire.tokens import VERSION_DOTS_MAX
 

@@ -7,9 +7,10 @@ schemas therefore have the same winner, in whatever order things arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import check_value, unpack
 from crdtsync.wire.stored_values import confidence_of

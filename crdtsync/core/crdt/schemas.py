@@ -8,13 +8,14 @@ the most specific pattern that matches it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import TIME_MS_MAX
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import LWW, POLICIES, Policy, newest_wins
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import Pattern, check_pattern

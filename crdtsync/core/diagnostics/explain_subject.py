@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector
 from crdtsync.core.reads.operations import Reader
 from crdtsync.core.replica.replica import Replica
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from crdtsync.core.node_parts import NodeParts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.access import record_cleanup
 from crdtsync.core.access.records import ACCESS, AGENTS
@@ -25,6 +25,7 @@ from crdtsync.core.sync import change_feed, snapshot_server
 from crdtsync.core.text import document_cache
 from crdtsync.core.waiting.wait_queue import Waits
 from crdtsync.core.watch import change_watch as watches
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import KEY_SIBLINGS_MAX
 

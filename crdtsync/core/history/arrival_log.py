@@ -7,9 +7,9 @@ Changes of one writer mostly come in a row over one peer. So the log holds runs,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from crdtsync.causality import Writer
+from crdtsync.named_tuple import NamedTuple
 
 RUNS_PER_WRITER_MAX = 64
 """Runs of a writer's changes over one peer, remembered to explain how they came; the oldest are forgotten."""

@@ -8,9 +8,10 @@ one counts. The checkpoints are records like any other, which name their policy
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import TTL_MS_MAX, is_name, shown

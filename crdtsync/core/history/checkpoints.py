@@ -12,13 +12,14 @@ nothing in their place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import WRITER_MAX, Dot, VersionVector, Writer, covers, flatten, hlc_ms
 from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import is_name, shown

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
 from crdtsync.core.crdt.entry import Entry, on_disk
@@ -24,6 +24,7 @@ from crdtsync.core.kinds.seen import BLINDLY
 from crdtsync.core.storage.rows import PastRow, Removal, RemovalRow, RemovedRow, history_floor_name, pack_vector
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.marker import stored_value
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind

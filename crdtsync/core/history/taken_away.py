@@ -9,9 +9,10 @@ at which they died. History does not drop what died there or later, while it has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.core.storage.rows import DeadPlace, taken_away_name
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ a line in :mod:`crdtsync.core.kinds.registry`, and a number and a row in :mod:`c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entries
@@ -16,6 +16,7 @@ from crdtsync.core.crdt.read_policies import Rank
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.operations import DELETE, SET, Fields, Operation
 from crdtsync.errors import TooLarge
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.limits import CHANGE_BYTES_MAX
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.core.crdt.expiry import EXPIRE
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
 
 RESOLVED_ATTR = "resolved"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.tokens import encode_dot, encode_token

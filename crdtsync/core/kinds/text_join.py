@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.text.document import CONTESTED_STEPS_MIN, Document
 from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind

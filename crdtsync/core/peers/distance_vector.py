@@ -8,10 +8,10 @@ vector: Bellman 1957). A peer is not told of nodes that are reached over itself,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.meshing import HOPS_MAX, Reached
 
 TELL_INTERVAL_S = 0.2

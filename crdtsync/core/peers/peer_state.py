@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from crdtsync.causality import VersionVector, Writer, covers
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.comparing import Digests
 from crdtsync.wire.peer.hello import Hello

@@ -9,12 +9,12 @@ state, not an event: it goes out again when it has changed, as a whole, and is f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from crdtsync.core.peers.distance_vector import Route, Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.patterns import Pattern, check_pattern
 from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
 

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import HLC_AHEAD_MS_MAX
 from crdtsync.core.storage.rows import VOTES_NAME
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.votes import ADMIT, ASK, KnownVoter, Vote, Voted
 

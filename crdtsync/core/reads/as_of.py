@@ -14,7 +14,7 @@ from copy import copy
 from itertools import islice, takewhile
 from math import inf
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import HLC_MAX, Dot, covers
 from crdtsync.core.access.rules import Grant
@@ -35,6 +35,7 @@ from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.waiting.session_points import vector_in
 from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import RemoveRange, removes_of
 from crdtsync.wire.limits import archive_of, check_prefix, shown
 from crdtsync.wire.tokens import TOKEN_PREFIX

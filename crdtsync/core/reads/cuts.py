@@ -23,10 +23,11 @@ All of it is exact or refused: history has a floor, and no cut that does not cov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, Writer, covers, hlc_ms, merge
 from crdtsync.errors import TooOld
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica

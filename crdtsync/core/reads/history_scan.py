@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappush, heappushpop
 from itertools import islice
-from typing import NamedTuple
 
 from crdtsync.causality import Dot, VersionVector, Writer, hlc_ms
 from crdtsync.core.access.rules import Grant
@@ -25,6 +24,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.rows import DeadPlace, PastRow, ScannedRow
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Order
 from crdtsync.wire.limits import check_prefix
 from crdtsync.wire.tokens import encode_token

@@ -11,7 +11,7 @@ next one begins: a filter may have passed over many keys since the last item.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.kinds.arguments import Parts, packed_argument
 from crdtsync.core.kinds.base import Sibling
@@ -30,6 +30,7 @@ from crdtsync.core.replica.reader_view import flat, handed_over, listed_value
 from crdtsync.core.space import SpaceState
 from crdtsync.core.watch.prefix_index import is_told
 from crdtsync.errors import InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind, kind_name
 from crdtsync.wire.limits import check_prefix, key_fault, shown

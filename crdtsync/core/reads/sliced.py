@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.replica.replica import Replica
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 
 
 class LongRead(Protocol):

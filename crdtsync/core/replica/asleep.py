@@ -11,9 +11,10 @@ change: with a time to live, an upload, or a policy of checkpoints.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.core.kinds.values import is_conflict
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import BLOB_PREFIX
 
 if TYPE_CHECKING:

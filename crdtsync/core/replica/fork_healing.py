@@ -24,7 +24,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.kinds.counter import RESET, totals_of
@@ -32,6 +32,7 @@ from crdtsync.core.storage.rows import HeadRow, Rewind
 from crdtsync.core.text.family import FAMILY
 from crdtsync.core.text.marker import check_marker
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import NO_HASH, SHORT_HASH_BYTES, Change, Dep, Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind

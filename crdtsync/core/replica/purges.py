@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, VersionVector, flatten, merge
 from crdtsync.core.crdt.entries import Entries
@@ -21,6 +21,7 @@ from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack

@@ -20,7 +20,7 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, VersionVector
 from crdtsync.core.crdt.entry import Entry
@@ -35,6 +35,7 @@ from crdtsync.core.text.family import LINEAGE, families
 from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.differences import edits
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import manifest_of
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack

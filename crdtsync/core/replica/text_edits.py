@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.alarm_catalogue import EDIT_SKIPPED
@@ -25,6 +25,7 @@ from crdtsync.core.text.passing import find_out_after, found, missing_from, pass
 from crdtsync.core.text.taking_ahead import Ahead, AtOnce
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind

@@ -5,10 +5,9 @@ For example, a change that adds a value is a ``ChangeRow`` for the log and an ``
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
 from crdtsync.core.crdt.entry import Entry
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
 

@@ -11,12 +11,13 @@ changes it holds, and that it applies in the same breath. So whoever hears of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import Writer
 from crdtsync.core.alarm_catalogue import FORK
 from crdtsync.core.replica.fork_healing import is_other_branch
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Stop
 from crdtsync.wire.peer.forks import CHAIN_POINTS_MAX, Chain
 

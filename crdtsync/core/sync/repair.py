@@ -9,7 +9,7 @@ Texts that cannot be united are written anew (:mod:`crdtsync.core.sync.text_repa
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, IncomingEntries
@@ -18,6 +18,7 @@ from crdtsync.core.storage.rows import DocumentStateRow, DocumentUpdateRow
 from crdtsync.core.sync.text_repair import united
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 

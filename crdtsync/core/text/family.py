@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.text.marker import named_document
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.yjs.lib0 import InvalidUpdate
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector

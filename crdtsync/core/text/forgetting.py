@@ -18,12 +18,12 @@ The price is that what was typed in one piece and is now in many stays in many.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.text.document import MORE_THAN_TEXT, Document
 from crdtsync.core.text.yjs_library import ROOT, text_in
 from crdtsync.errors import InvalidValue
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING, Id, Steps
 from crdtsync.wire.yjs.lib0 import written_text
 from crdtsync.wire.yjs.order import Run

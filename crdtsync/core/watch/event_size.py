@@ -7,7 +7,7 @@ such a key learns that there are more values, and reads them with ``entry`` or `
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.operations import Tells
@@ -15,6 +15,7 @@ from crdtsync.core.kinds.registry import OPERATIONS
 from crdtsync.core.kinds.seen import describe_seen, seen_of
 from crdtsync.core.kinds.values import describe, packed_value, version_of
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:

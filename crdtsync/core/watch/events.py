@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.causality import Dot, hlc_ms
 from crdtsync.core.crdt.entry import Entry
@@ -18,6 +18,7 @@ from crdtsync.core.kinds.values import is_conflict, policy_of, siblings, version
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.space import Applied
 from crdtsync.core.watch.event_size import slim, told_value, told_values
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import pack
 from crdtsync.wire.framing import frame

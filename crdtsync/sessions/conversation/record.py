@@ -7,7 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
+
+from crdtsync.named_tuple import NamedTuple
 
 CUT_OFF = "[no result: the call was interrupted]"
 USER, ASSISTANT, CONTEXT = "user", "assistant", "context"

@@ -25,9 +25,9 @@ field may hold; :mod:`crdtsync.wire.peer.fields` lists these forms. From the ann
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any, ClassVar, Final, Self, TypeVar, cast, dataclass_transform
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.layout import layout_of
 
@@ -81,11 +81,8 @@ _Class = TypeVar("_Class", bound=type[Message])
 @dataclass_transform(frozen_default=True)
 def message(cls: _Class) -> _Class:
     """Enter a class into the registry, as a named tuple: a dataclass takes each start ten times as long to make."""
-    fields = [*cls.__annotations__]
-    defaults = [vars(cls)[name] for name in fields if name in vars(cls)]
-    values = namedtuple(cls.__name__, fields, defaults=defaults)  # type: ignore[misc]  # noqa: PYI024
-    body = {name: held for name, held in vars(cls).items() if name not in (*fields, "__dict__", "__weakref__")}
-    cls = cast("_Class", type(cls.__name__, (values, Message), {**body, "__slots__": ()}))
+    body = {name: held for name, held in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    cls = cast("_Class", cast("Any", type(NamedTuple))(cls.__name__, (NamedTuple, Message), body))
     assert 0 < cls.TYPE <= TYPE_MAX, f"{cls.__name__}: a type is a number from 1 to {TYPE_MAX}"
     assert cls.TYPE not in ENTERED, f"{cls.__name__}: type {cls.TYPE} is {ENTERED[cls.TYPE].__name__}"
     ENTERED[cls.TYPE] = cls

@@ -6,8 +6,9 @@ host-b. Her connection ends: host-a tells what cards are left there. Host-a is g
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,

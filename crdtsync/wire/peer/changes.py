@@ -8,9 +8,10 @@ asks again with WANT. If the two hold different changes under one number, one of
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from crdtsync.causality import flatten
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.parts import read_blob, read_count, read_vector

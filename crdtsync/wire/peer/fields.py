@@ -11,9 +11,10 @@ Each reader raises ValueError, or TypeError, for what no correct node could have
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot, Frontier, VersionVector, Writer, flatten
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, NAME_CHARS_MAX, is_name
 from crdtsync.wire.parts import read_blob, read_count, read_text, read_vector

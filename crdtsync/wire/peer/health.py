@@ -6,8 +6,9 @@ host-a sees it there, with the versions and alarms of all others.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import Count, NodeId, Several, Text
 

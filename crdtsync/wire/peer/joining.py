@@ -25,9 +25,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b, sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import check_items, pack, unpack
 from crdtsync.wire.invites import CLUSTER_BYTES, INVITE_ID_BYTES, check_addresses
 from crdtsync.wire.limits import NAME_RULE, PROTOCOL_VERSION, is_name, shown

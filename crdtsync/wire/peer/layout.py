@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.fields import Flat, Several
 
 

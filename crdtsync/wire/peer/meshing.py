@@ -9,8 +9,9 @@ HOLDING of each comes back the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import NAME_CHARS_MAX
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (

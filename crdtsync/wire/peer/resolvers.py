@@ -7,8 +7,9 @@ that resolver may take.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,

@@ -25,10 +25,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from crdtsync.causality import HLC_MAX, SEQ_MAX, WRITER_MAX, Dot, Hlc, Writer
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import HASH_BYTES, SHORT_HASH_BYTES, value_hash
 from crdtsync.wire.codec import check_items, check_value, new_row, pack, unpack
 from crdtsync.wire.kinds import VALUE_KINDS

@@ -6,8 +6,9 @@ bob, and b says who holds it and for how long yet.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import (
     Count,

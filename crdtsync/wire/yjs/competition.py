@@ -26,8 +26,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, GC, STEP_STRUCTS, Id, Steps, Struct, read_sections_slowly
 
 SIBLINGS_MAX: Final = 64

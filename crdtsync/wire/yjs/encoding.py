@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.lib0 import (
     InvalidUpdate,
     read_blob,

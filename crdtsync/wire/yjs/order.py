@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import DELETED, GC, STEP_STRUCTS, STRING, Id, Steps, Struct, causally
 
 STEP_LOOKED_AT: Final = 10_000

@@ -11,8 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import (
     CLOCK_MAX,
     DELETED,

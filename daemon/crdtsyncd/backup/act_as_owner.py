@@ -18,9 +18,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from crdtsync.errors import ConfigError
+from crdtsync.named_tuple import NamedTuple
 
 ROOT = 0
 LINKS_MAX = 40

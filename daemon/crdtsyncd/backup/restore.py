@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from crdtsyncd.backup.act_as_owner import acting_as_owner
 from crdtsyncd.backup.backup import IDENTITY_FILES, PIECE_BYTES_MAX
@@ -35,6 +35,7 @@ from crdtsyncd.storage.writer_mark import machine_id
 
 from crdtsync.client.operations.backup_file import public, read_header
 from crdtsync.errors import ConfigError, StorageError
+from crdtsync.named_tuple import NamedTuple
 
 PARTS = tuple(f"{DATABASE_NAME}{ending}" for ending in ENDINGS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from crdtsyncd.config.model import Config, config_path, load_config
@@ -13,6 +13,7 @@ from crdtsyncd.doctor.finding import Finding, ok, problem, warning
 from crdtsyncd.main import cli
 
 from crdtsync.errors import ConfigError
+from crdtsync.named_tuple import NamedTuple
 
 _PROGRAM = "crdtsyncd"
 

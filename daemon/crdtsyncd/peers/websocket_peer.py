@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from fcntl import ioctl
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from crdtsyncd.peers.websocket_frames import Splitter, message_frame, whole_message
 from crdtsyncd.security.peer_identity import DUPLICATE, REMOVED_CODE, Credentials, PeerIdentity
@@ -27,6 +27,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.frames import DATA_OPCODES, CloseCode, Frame, Opcode
 from websockets.protocol import Event, Side, State
 
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.changes import Ack
 

@@ -5,7 +5,9 @@ What speaks to peers (:mod:`crdtsyncd.peers.websocket_peer`) takes long to impor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import ssl

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from crdtsyncd.config.exit_status import BUG, FAILED, SETTINGS, UNFIT_DATA
 from crdtsyncd.service.install_units import CALL_TIMEOUT_S, ON_DEMAND, UNITS, UnitsPlace, UnitState
 from crdtsyncd.wording import counted
+
+from crdtsync.named_tuple import NamedTuple
 
 _PREFIX = "crdtsyncd: "
 _LOG_LINES_MAX = 200

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple
 
 from crdtsync.errors import ConfigError
+from crdtsync.named_tuple import NamedTuple
 
 UNITS = ("crdtsyncd.socket", "crdtsyncd.service")
 ON_DEMAND = ("crdtsyncd-peers.socket",)

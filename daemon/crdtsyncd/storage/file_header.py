@@ -12,7 +12,9 @@ import stat
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
+
+from crdtsync.named_tuple import NamedTuple
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100

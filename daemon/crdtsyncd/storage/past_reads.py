@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from heapq import merge as merge_sorted
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET
 from crdtsyncd.storage.reads import ENTRY, IDS_MAX, VALUE, StateReads
@@ -29,6 +29,7 @@ from crdtsync.core.storage.rows import (
     Removal,
     ScannedRow,
 )
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack, unpack
 

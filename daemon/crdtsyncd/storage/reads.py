@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.old_history import OLD_HISTORY
@@ -24,6 +24,7 @@ from crdtsync.core.storage.rows import (
     SnapshotPartRow,
     SpaceRow,
 )
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import unpack
 from crdtsync.wire.kinds import Kind
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
+
+from crdtsync.named_tuple import NamedTuple
 
 _Row = TypeVar("_Row", bound=NamedTuple)
 

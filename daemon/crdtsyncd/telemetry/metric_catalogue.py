@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.reads.operations import READS
 from crdtsync.core.replica.write_operations import WRITES
+from crdtsync.named_tuple import NamedTuple
 
 Fields = Mapping[str, Any]  # Any: parts of the status object
 

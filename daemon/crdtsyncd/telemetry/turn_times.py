@@ -23,9 +23,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from threading import get_ident
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crdtsyncd.telemetry.commit_histogram import BOUNDS_S, Durations
+
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from crdtsync.core.interface import Event, Ready

@@ -6,13 +6,14 @@ The parts of a snapshot come one by one (:mod:`crdtsync.core.sync.snapshot_clien
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from crdtsync.core.replica.snapshots.snapshot import difference
 from crdtsync.core.storage.rows import DocumentStateRow, DocumentUpdateRow, HeadRow, pack_vector
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import SHORT_HASH_BYTES, Change
 from crdtsync.wire.limits import CHANGE_OPS_MAX
 

@@ -7,7 +7,7 @@ that the vector covers and that is not among the entries is gone. So merging one
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, IncomingEntries
@@ -15,6 +15,7 @@ from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 from crdtsync.core.text.document import check_state
 from crdtsync.errors import InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.snapshot import (
     PART_BYTES_MAX,
     PART_ENTRIES_MAX,

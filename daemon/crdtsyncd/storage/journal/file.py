@@ -27,9 +27,10 @@ import struct
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
 
 from crdtsyncd.config.exit_status import UnfitData
+
+from crdtsync.named_tuple import NamedTuple
 
 FILE_BYTES = 2 * 1024 * 1024
 """Of the journal's file, always. Thousands of writes until one has to wait for the tables to be flushed. Of a file

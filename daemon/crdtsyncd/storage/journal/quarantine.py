@@ -12,12 +12,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from crdtsyncd.storage.journal.journal import Journal, unpacked
 
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
+from crdtsync.named_tuple import NamedTuple
 
 BYTES_MAX = 64 * 1024 * 1024
 """Of acknowledged commits that fit into no table. With more than that something is so wrong that the process ends;

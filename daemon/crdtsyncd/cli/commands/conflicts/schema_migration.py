@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import click
 from crdtsyncd.cli.command import Settings, state_command
@@ -18,6 +18,7 @@ from crdtsyncd.cli.show.progress import Progress
 from crdtsyncd.wording import counted
 
 from crdtsync.errors import VersionMismatch
+from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
