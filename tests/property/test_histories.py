@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.examples import examples
 from tests.simulator.histories import run_history
 from tests.simulator.kinds import COUNTERS, LOGS, MAPS, MIXED, REGISTERS, SETS, TEXTS
+from tests.simulator.late import Late, Never
 from tests.simulator.player import SKEWS_MS, TINY_CAPS, Player
 from tests.simulator.world import World
 
@@ -147,6 +148,12 @@ TestTroubles.settings = settings(
 @pytest.mark.parametrize("seed", range(12))
 def test_history(seed):
     run_history(seed)
+
+
+@pytest.mark.parametrize("make_world", [Late, Never])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_history_whose_rows_come_late_to_their_tables(seed, make_world):
+    run_history(seed, make_world=make_world, is_tight=True)
 
 
 def test_histories_exercise_what_they_are_about():

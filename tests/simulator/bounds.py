@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from crdtsync.core.interface import Ready
     from tests.simulator.hosts import Host
 
+TURNS_BEHIND_MAX = 2
+
 
 def check_messages(host: Host, ready: Ready) -> None:
     """No message is larger than its receiver takes."""
@@ -56,6 +58,17 @@ def check_limits(host: Host) -> None:
         require(count <= change_watch.DIRTY_KEYS_MAX, host.name, "keeps", count, "missed keys for a watcher")
     given = node.sync.snapshot_server.open_count()
     require(given <= snapshot_server.SNAPSHOTS_OPEN_MAX, host.name, "keeps", given, "snapshots for others")
+
+
+def check_progress(host: Host) -> None:
+    """Rows that are enough for a slice are on their way into their tables. One turn may have been for the end of the
+    transaction before.
+    """
+    assert host.store is not None
+    journal = host.store._journal
+    host.turns_behind = host.turns_behind + 1 if journal.has_slice else 0
+    waiting = journal.untaken_changes
+    require(host.turns_behind <= TURNS_BEHIND_MAX, host.name, "leaves", waiting, "changes waiting for their tables")
 
 
 def check_digest(host: Host) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
+from crdtsyncd.storage.journal.journal import META_NAME, unpacked
 from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
 
 from crdtsync.causality import Dot
-from tests.simulator.model import require
+from tests.simulator.model import Broken, require
 
 if TYPE_CHECKING:
     from tests.simulator.hosts import Host
@@ -21,6 +23,24 @@ def check_disk(world: World, host: Host) -> None:
     _check_counters(host)
     _check_log(world, host)
     _check_heads(world, host)
+
+
+def check_tables(host: Host) -> None:
+    """What a start would find after a kill: the journal's file has what the tables lack. Right after a commit."""
+    assert host.store is not None
+    db, journal = host.store._checkpointer, host.store._journal  # which sees no transaction that is still open
+    ((state,),) = db.execute("SELECT value FROM meta WHERE name = ?", (META_NAME,))
+    heads = dict(db.execute("SELECT writer, seq FROM heads WHERE space = ?", (SPACE,)))
+    _, records = JournalFile(journal.path).rows(unpacked_state(bytes(state)))
+    try:
+        batches = [unpacked(record) for record in records]
+    except Exception as error:  # what stands in the place of a record: anything
+        raise Broken(f"{host.name} has lost records of its journal that its tables lack") from error
+    kept = {(row.writer, row.seq) for batch in batches for row in batch.changes if row.space == SPACE}
+    heads |= {row.writer: row.seq for batch in batches for row in batch.heads if row.space == SPACE}
+    beyond = [(w, n) for w, last in host.model.vector.items() for n in range(heads.get(w, 0) + 1, last + 1)]
+    lost = [change for change in beyond if change not in kept]
+    require(not lost, host.name, "has the changes", lost, "neither in its tables nor its journal")
 
 
 def _rows(host: Host, statement: str, *parameters: object) -> list[Any]:

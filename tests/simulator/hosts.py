@@ -66,6 +66,8 @@ class Host:
         self.observed = 0
         self.observed_heads = 0
         self.committing: Ready | None = None  # a slow disk is at work on this
+        self.turns_behind = 0  # since which a slice of rows waits for its tables
+        self.behind_s: float | None = None  # since when rows wait, where they come late
         self.is_frozen = False
         self.twin_of: Host | None = None  # of a host that runs on a copy of the disk of another
         self.went_back = False  # its disk, so that it may lack what it had said to have

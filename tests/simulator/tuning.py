@@ -42,6 +42,9 @@ SMALL: dict[str, tuple[str, int]] = {
 JOURNAL_BYTES = 8 * 1024
 """Of the journal's file, in every such world: it is used again and again."""
 
+SETTLING = {"SLICE_CHANGES": 4, "TRANSACTION_CHANGES": 8, "PENDING_CHANGES_MAX": 16}
+"""Of what goes from there to its tables at once, likewise: a history has some hundred changes."""
+
 MEMORY_BYTES = 0
 """Of a value that stays in memory, likewise: nearly all are read from disk, or through a cache of so many bytes."""
 CACHE_BYTES = 1000
@@ -51,6 +54,8 @@ def make_small(rng: Random) -> ExitStack:
     """Make about half of the limits small, until the result is closed."""
     undo = ExitStack()
     undo.enter_context(mock.patch("crdtsyncd.storage.journal.file.FILE_BYTES", JOURNAL_BYTES))
+    for name, value in SETTLING.items():
+        undo.enter_context(mock.patch(f"crdtsyncd.storage.journal.journal.{name}", value))
     undo.enter_context(mock.patch("crdtsync.core.storage.long_values.MEMORY_BYTES_MAX", MEMORY_BYTES))
     undo.enter_context(mock.patch("crdtsync.core.storage.long_values.CACHE_BYTES_MAX", CACHE_BYTES))
     for path, value in SMALL.values():

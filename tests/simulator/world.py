@@ -39,7 +39,8 @@ from crdtsync.wire.tokens import Version
 from crdtsync.wire.yjs.encoding import at_once
 from tests.simulator import flushing, healing, images
 from tests.simulator.agents import Agent
-from tests.simulator.bounds import check_limits, check_messages, check_short_turn
+from tests.simulator.bounds import check_limits, check_messages, check_progress, check_short_turn
+from tests.simulator.disks import check_tables
 from tests.simulator.hosts import SPACE, Host, Link, memory_dir
 from tests.simulator.mirrors import MirrorWatcher
 from tests.simulator.model import ChangeId, Model, Value, require
@@ -326,11 +327,19 @@ class World:
     def _commit(self, host: Host, ready: Ready) -> None:
         assert host.store is not None
         host.store.commit(ready.persist)
-        host.store.settle_some()
-        host.store.bring_some_in()
+        self.bring_in(host)
+        if ready.persist:
+            check_tables(host)
         host.durable = len(host.applied)
         host.digest = host.replica.entries.digest
         host.created = []
+
+    def bring_in(self, host: Host) -> None:
+        """Rows go a step further on their way into their tables, as behind each turn of a daemon."""
+        assert host.store is not None
+        host.store.settle_some()
+        host.store.bring_some_in()
+        check_progress(host)
 
     def _end_turn(self, host: Host, ready: Ready) -> None:
         host.running.advance()

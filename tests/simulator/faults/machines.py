@@ -22,6 +22,8 @@ from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.waiting.write_concern import Concern
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS, TEXTS
+from tests.simulator.late import Late
+from tests.simulator.world import World
 
 
 @fault("ought to hold", is_troubled=True)
@@ -56,7 +58,7 @@ def short_transactions(patch: Patches) -> None:
     patch.setattr(retry_replies, "STEP_ROWS", 1)
 
 
-@fault("ought to hold", is_troubled=True)
+@fault("nor its journal", is_troubled=True)
 def more_is_settled_than_was_taken(patch: Patches):
     """At the end of a transaction the journal notes its newest record, and not the last that the tables have."""
     short_transactions(patch)
@@ -65,7 +67,21 @@ def more_is_settled_than_was_taken(patch: Patches):
     patch.setattr(Journal, "cleared", lambda self, *, is_all=False: cleared(self, is_all=True))
 
 
-@fault("ought to", is_troubled=True)
+@fault("waiting for their tables")
+def the_settler_is_dead(patch: Patches):
+    """Nobody brings rows into their tables behind the turns: that is left to a commit that finds no more room."""
+    short_transactions(patch)
+    patch.setattr(Store, "settle_some", lambda self: False)
+
+
+@fault("ought to")
+def the_settler_is_a_minute_behind(patch: Patches):
+    """Whoever reads the tables takes what is there, and does not bring in first what was committed."""
+    patch.setattr(World, "bring_in", Late.bring_in)
+    patch.setattr(Store, "_db", property(lambda self: self._connection))
+
+
+@fault("nor its journal", is_troubled=True)
 def a_slice_that_is_half_there_counts_as_whole(patch: Patches):
     """A transaction ends amid a slice, and the rest of it never comes to its tables."""
     short_transactions(patch)
@@ -79,7 +95,7 @@ def a_slice_that_is_half_there_counts_as_whole(patch: Patches):
     patch.setattr(Store, "_bring_in", hasty)
 
 
-@fault("ought to", is_tight=True, is_troubled=True)
+@fault("lost records of its journal", is_tight=True, is_troubled=True)
 def the_journal_is_written_over_too_early(patch: Patches):
     """It begins at its start again although the tables have not got what stands there, or not on disk."""
     patch.setattr(JournalFile, "has_room", lambda self, row: True)
@@ -104,7 +120,7 @@ def a_disk_that_went_back_is_the_same_to_its_clients(patch: Patches):
     patch.setattr(Store, "incarnation", property(lambda self: self.database))
 
 
-@fault("ought to hold", is_troubled=True)
+@fault("nor its journal", is_troubled=True)
 def the_journal_is_not_read_at_the_start(patch: Patches):
     """What was committed and not yet in the tables is lost with a kill."""
 

@@ -26,7 +26,7 @@ def removals_not_stored(patch: Patches):
     patch.setattr(Store, "_write", forgetful)
 
 
-@fault("ought to hold")
+@fault("nor its journal")
 def commit_loses_its_last_change(patch: Patches):
     """The disk says yes, and the last change of the batch is not on it."""
     write = Store._write
