@@ -395,10 +395,11 @@ def test_what_cannot_be_meant_is_refused(arguments: dict[str, object]):
 )
 def test_no_value_takes_its_readers_longer_than_its_length_is_worth(piece: str, kind: str):
     """Whoever reads a value pays for it: a quadratic way would take hours for what a key may hold."""
-    text = piece * (200_000 // len(piece))
+    compress(piece, kind=kind, budget=200)  # loads what it needs
+    text = piece * (50_000 // len(piece))
     start = process_time()
     compress(text, kind=kind, budget=200)
-    assert process_time() - start < 10
+    assert process_time() - start < 1
 
 
 @pytest.mark.parametrize(
