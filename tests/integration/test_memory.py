@@ -187,7 +187,7 @@ def test_who_pings_and_does_not_read_the_pongs_is_cut_off() -> None:
 # -- each message and each request at its worst ------------------------------------------------------------------------
 
 CASES = [(kind, makers[at]) for kind, makers in WORST.items() for at in range(len(makers))]
-SHORT_S, SHORT_BYTES = 1.0, 24 * MIB
+SHORT_S, SHORT_BYTES = 0.5, 24 * MIB
 
 
 def test_no_message_is_forgotten() -> None:
@@ -213,7 +213,7 @@ def target() -> Iterator[Daemon]:
         yield daemon
 
 
-@pytest.mark.slow  # endurance: each message again and again for a second
+@pytest.mark.slow  # endurance: each message again and again
 @pytest.mark.parametrize("kind,make", CASES, ids=[f"{kind.__name__}-{at}" for at, (kind, _) in enumerate(CASES)])
 def test_no_message_takes_much_memory(target: Daemon, kind: type[Message], make: Maker) -> None:
     with undisturbed(target) as witness, grows_little(target):

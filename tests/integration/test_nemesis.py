@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not has_namespaces(), reason="needs root and ip netns"),
 ]
-SECONDS = 8.0
+SECONDS = 5.0
 PLANTED_RUNS_MAX = 6
 
 
