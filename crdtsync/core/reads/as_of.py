@@ -10,6 +10,7 @@ All of that may be much to look at, so it goes by slices, with other requests be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from itertools import islice, takewhile
 from math import inf
@@ -27,18 +28,21 @@ from crdtsync.core.reads.listing import behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
-from crdtsync.core.replica.restore import KEYS_MAX, UNDO_KEYS_MAX, Past
+from crdtsync.core.replica.restore import KEYS_MAX, TEXTS_MAX, UNDO_KEYS_MAX, Past, TextEdits, note_text_edits
 from crdtsync.core.replica.text_edits import TAKEN_IN
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.rows import DeadMark, DeadPlace
 from crdtsync.core.text.document_cache import Documents
+from crdtsync.core.text.family import families
 from crdtsync.core.text.marker import UNKNOWN_WRITER
 from crdtsync.core.waiting.session_points import vector_in
-from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import RemoveRange, removes_of
+from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import archive_of, check_prefix, shown
 from crdtsync.wire.tokens import TOKEN_PREFIX
+from crdtsync.wire.yjs.encoding import Steps
 
 SLICE_ROWS = 1000
 """Rows looked at in one turn."""
@@ -79,6 +83,7 @@ class PastRead:
         self._closing: Closing | None = None
         self._collected: Collecting | None = None
         self._unadded: Iterator[Entry] | None = None
+        self._texts: Steps[None] | None = None
         self._entries = Entries()
         self._entries.policy_of = replica.entries.policy_of
 
@@ -100,7 +105,19 @@ class PastRead:
         some = [*islice(self._unadded, SLICE_ADDED)]
         for entry in some:
             self._entries.add(entry)
-        return len(some) < SLICE_ADDED
+        if len(some) == SLICE_ADDED:
+            return False
+        if self._texts is None:
+            self._shown = past_replica(self.replica, self._storage, self.cut, self._entries)
+            self._texts = self._load_texts(self._shown)
+        return next(self._texts, True) is True
+
+    def _load_texts(self, past: Replica) -> Steps[None]:
+        """Load those that were asked for by name: a scan tells short ones. What cannot be loaded says why when read."""
+        for key in self._wanted.keys or ():
+            for family in families(past.entries.held(key)):
+                with suppress(CrdtSyncError):
+                    yield from past.documents.get(family.current).load()
 
     def _find_cut(self) -> Cut | None:
         replica, at = self.replica, self._at
@@ -135,8 +152,7 @@ class PastRead:
         assert self.cut is not None
         assert self._collected is not None
         self._check_told(self.cut)
-        past = past_replica(self.replica, self._storage, self.cut, self._entries)
-        return past, self.cut, self._collected.complete_to
+        return self._shown, self.cut, self._collected.complete_to
 
 
 class AsOfRead(PastRead):
@@ -187,6 +203,15 @@ class RestoreRead(PastRead):
         seen = self._args.get("seen")
         self._seen = dict(replica.vector) if seen is None else vector_in(replica, seen)
 
+    def _load_texts(self, past: Replica) -> Steps[None]:
+        """Load as many as one request restores, and make what restores them."""
+        keys = {entry.key for entry in self._entries.all() if entry.kind == Kind.TEXT}
+        changed = [key for key in sorted(keys) if self._entries.held(key) != self.replica.entries.held(key)]
+        self._text_edits: TextEdits = {}
+        for key in changed[:TEXTS_MAX]:
+            with suppress(CrdtSyncError):
+                yield from note_text_edits(self._text_edits, self.replica, past, key)
+
     def _check_told(self, cut: Cut) -> None:
         """Keys of which less is known are left alone, one by one."""
         if not covers(cut.vector, self.replica.past.floor):
@@ -201,8 +226,12 @@ class RestoreRead(PastRead):
 
         wanted = self._wanted
         return self._then(
-            replica, Past(past, wanted.prefix, wanted.start, end, self._seen, self._may_write, is_known, self._undoes)
-        )
+            replica,
+            Past(
+                past, wanted.prefix, wanted.start, end, self._seen, self._may_write, is_known, self._undoes,
+                self._text_edits,
+            ),
+        )  # fmt: skip
 
 
 def check_at(at: object) -> int | str:

@@ -42,6 +42,7 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
 from crdtsync.wire.tokens import encode_token
+from crdtsync.wire.yjs.encoding import Steps
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
@@ -65,11 +66,15 @@ BYTES_MAX = CHANGE_BYTES_MAX // 8
 """So many bytes of values it writes, and one key's: 2 MiB of values of 4 kB took 150 ms."""
 
 
+TextEdits = dict[tuple[Dot, Dot], tuple[bytes, bytes]]
+"""By two documents: a state of the first, and the edit that makes the text of the second of it."""
+
+
 class Past(NamedTuple):
     """What a space held: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked for).
 
     ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``may_write`` says which
-    keys its author may write, ``is_known`` of which the past is told.
+    keys its author may write, ``is_known`` of which the past is told. ``text_edits``: see :func:`note_text_edits`.
     """
 
     replica: Replica
@@ -81,6 +86,7 @@ class Past(NamedTuple):
     is_known: Callable[[str], bool]
     undoes: str | None
     """Only what this agent has done since, where nobody else has written since."""
+    text_edits: TextEdits
 
 
 def restore(draft: SpaceDraft, args: Arguments) -> Result:
@@ -344,7 +350,9 @@ def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence
             continue
         here.remove(same)
         document = draft.replica.documents.get(same.current)
-        update = document.edited(edits(document.read(), content))
+        state, update = past.text_edits.get((document.dot, family.current), (b"", b""))
+        if state != document.state():
+            update = document.edited(edits(document.read(), content))
         if update != NO_CHANGE:
             markers = [entry.dot for entry in same.entries if entry.sub != LINEAGE]
             ops.append(text_op(was[0].key, None, document.dot, update, markers))
@@ -355,6 +363,26 @@ def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence
         else:
             here.remove(same)
     return _KeyRestore(ops, [entry for family in here for entry in family.entries])
+
+
+def note_text_edits(found: TextEdits, here: Replica, past: Replica, key: str) -> Steps[None]:
+    """Add what restores a text, as far as it is ready for edits, in steps: a long one takes too long for one turn."""
+    held = families(here.entries.held(key))
+    for family in families(past.entries.held(key)):
+        then = past.documents.get(family.current)
+        yield from then.load()
+        same = next((other for other in held if family.current in other.members), None)
+        if same is None:
+            continue
+        document = here.documents.get(same.current)
+        yield from document.load()
+        if not here.documents.is_ready(same.current):
+            continue
+        state, changes = document.state(), edits(document.read(), then.read())
+        yield
+        update = yield from document.edited_slowly(changes)
+        if document.state() == state:
+            found[same.current, family.current] = state, update
 
 
 def _fresh_text(key: str, content: str, document: Dot) -> Op:

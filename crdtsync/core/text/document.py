@@ -96,6 +96,9 @@ COUNT_ITEMS_EACH = 5000
 DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
 """A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
 
+LOAD_STEP_BYTES = 8 * 1024
+"""Of edits that are loaded in one step, some 10 ms; or one edit, or a whole state, however long."""
+
 AT_ONCE_BYTES_MAX = 16 * 1024
 """A document that takes more is made ready for edits in steps: it may have so many items that this takes 25 ms."""
 
@@ -554,24 +557,37 @@ class Document:
 
     def _loaded(self) -> YjsText:
         if self._doc is None:
-            state, updates = self._load(self.dot)
-            self._outline = None
-            doc = new_doc()
-            try:
-                for update in (*([state] if state else ()), *updates, *self._uncommitted):
-                    doc.apply_update(update)
-                state_bytes = len(doc.get_update())
-                text_bytes = len(str(text_of(doc)).encode())
-            except BaseException as error:  # noqa: BLE001  # raised again, or as an error of ours
-                raise self._failed(error, "the text cannot be read", CrdtSyncError) from None
-            self.updates_since_state = len(updates)
-            self.work_since_state = sum(map(len, updates)) // _PART_BYTES
-            overhead_bytes = max(0, state_bytes - text_bytes)
-            self._library_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
-            self.is_large = state_bytes > BULKY_BYTES_MIN
-            self._size_bytes, self._is_measured = state_bytes, True
-            self._doc = doc
-        return self._doc
+            at_once(self.load())
+        return self._doc  # type: ignore[return-value]  # which that has done
+
+    def load(self) -> Steps[None]:
+        """Have it in memory, in steps: what came since it was stored as a whole may be much, in a state of the past."""
+        if self._doc is not None:
+            return
+        state, updates = self._load(self.dot)
+        self._outline = None
+        doc, done = new_doc(), 0
+        parts = [*([state] if state else ()), *updates, *self._uncommitted]
+        try:
+            for part in parts:
+                doc.apply_update(part)
+                done += len(part)
+                if done > LOAD_STEP_BYTES:
+                    done = 0
+                    yield
+            state_bytes = len(parts[0]) if len(parts) == 1 else len(doc.get_update())
+            text_bytes = len(text_of(doc))
+        except GeneratorExit:  # nobody wants it any more
+            raise
+        except BaseException as error:  # noqa: BLE001  # raised again, or as an error of ours
+            raise self._failed(error, "the text cannot be read", CrdtSyncError) from None
+        self.updates_since_state = len(updates)
+        self.work_since_state = sum(map(len, updates)) // _PART_BYTES
+        overhead_bytes = max(0, state_bytes - text_bytes)
+        self._library_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
+        self.is_large = state_bytes > BULKY_BYTES_MIN
+        self._size_bytes, self._is_measured = state_bytes, True
+        self._doc = doc
 
     def outline(self) -> Outline:
         """What updates are judged by; made when the first one comes, for reads need none."""

@@ -95,6 +95,40 @@ def test_a_restore_of_a_long_text_waits_while_others_are_served(unread: Host) ->
     assert texts_of(unread) == ["a" * ITEMS]
 
 
+def test_a_restore_makes_the_edit_of_a_long_text_before_the_turn_that_writes_it(
+    node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = node.agent()
+    make_long_text(agent)
+    agent.do("checkpoint_set", name="before")
+    for update in edits_of(agent, 5):
+        agent.do("text_apply", key="t", update=update)
+    made = module.Document.edited
+    monkeypatch.delattr(module.Document, "edited")
+    agent.do_slowly("restore", at="checkpoint:before")
+    monkeypatch.setattr(module.Document, "edited", made, raising=False)
+    assert texts_of(node) == ["a" * ITEMS]
+
+
+@pytest.mark.parametrize("operation", ["get", "text_read"])
+def test_a_text_of_the_past_is_loaded_over_several_turns(
+    node: Host, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    monkeypatch.setattr(module, "LOAD_STEP_BYTES", STEP_STRUCTS // 2)
+    agent = node.agent()
+    make_long_text(agent)
+    for update in edits_of(agent, 50):
+        agent.do("text_apply", key="t", update=update)
+    agent.do("checkpoint_set", name="then")
+    read = agent.ask(operation, key="t")
+    for update in edits_of(agent, 50):
+        agent.do("text_apply", key="t", update=update)
+    request = agent.send(operation, key="t", at="checkpoint:then")
+    assert turns_until(node, request, agent) > 4
+    for name in ("value", "update"):
+        assert agent.result(request).get(name) == read.get(name)
+
+
 def test_no_edit_overtakes_one_that_waits(unread: Host) -> None:
     agent, other = unread.agent(), unread.agent("other")
     updates = edits_of(agent, 30)
