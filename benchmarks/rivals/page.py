@@ -145,8 +145,8 @@ _METHOD = (
     "- **Memory:** what no other process shares, of a daemon with 1,000 keys, before and after 200 watching "
     "agents and 8 daemons attach.\n"
     "- **Overwrites:** log and history hold at most 8 MiB each.\n"
-    "- **Texts:** recorded sessions (`--trace`) or a made-up one, through three daemons. *Each edit durable "
-    "by itself*: every keystroke is a change, acknowledged when it is on disk. *Typed into editors*: a "
+    "- **Texts:** recorded sessions (`--trace`) or a made-up one, through three daemons, three times. *Each edit "
+    "durable by itself*: every keystroke is a change, acknowledged when it is on disk. *Typed into editors*: a "
     "keystroke is known to be on disk when `flush` returns. pycrdt alone keeps nothing."
 )
 
