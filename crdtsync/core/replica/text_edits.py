@@ -157,9 +157,9 @@ class TextEdits:
             done.append(document)
             counts[document] = number + 1
 
-    def unknown_document(self, change: Change) -> Dot | None:
-        """A document that the change edits and that is not held here at all, if there is one."""
-        for edit in _edits(change):
+    def unknown_document(self, edits: Iterable[_Edit]) -> Dot | None:
+        """A document that one of these is of and that is not held here at all, if there is one."""
+        for edit in edits:
             document = edit.document
             if edit.is_beginning or document in self._skipped or self._documents.exists(document):
                 continue
@@ -167,16 +167,13 @@ class TextEdits:
                 return document
         return None
 
-    def is_to_wait(self, change: Change) -> bool:
-        """Whether a change of another node edits a document that has to be made ready for that first, or comes to so
-        much that it is taken in over several turns.
+    def is_to_wait(self, change: Change, edits: Sequence[_Edit]) -> bool:
+        """Whether a change of another node, with these edits, edits a document that has to be made ready for that
+        first, or comes to so much that it is taken in over several turns.
 
         :meth:`take_waiting` hands it out when that is done.
         """
-        edits = [*_edits(change)]
         place = change.writer, change.seq
-        if not edits:
-            return False
         if self._ahead is not None and self._ahead_of == place:
             if self._is_valid(self._ahead):
                 return False
@@ -298,7 +295,7 @@ class TextEdits:
 
     def make_ready(self, change: Change) -> None:
         """Make all that a change edits ready for it, however long that takes."""
-        for edit in _edits(change):
+        for edit in edits_of(change):
             if not edit.is_beginning:
                 at_once(self._documents.get(edit.document).make_ready())
         at_once(self._take_ahead(change))
@@ -541,9 +538,10 @@ def _is_edit_of(op: Op, document: Dot) -> bool:
         return False
 
 
-def _edits(change: Change) -> Iterator[_Edit]:
+def edits_of(change: Change) -> list[_Edit]:
     """The edits of texts in a change."""
-    return filter(None, (_edit(change, n) for n in range(len(change.ops))))
+    found = [_edit(change, n) for n, op in enumerate(change.ops) if op.kind == _TEXT]
+    return [edit for edit in found if edit is not None]
 
 
 def _edit(change: Change, n: int) -> _Edit | None:
