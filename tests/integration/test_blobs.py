@@ -253,8 +253,8 @@ def test_a_put_by_another_process_goes_on_where_the_first_was_killed(daemon: Dae
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_300_mb_through_kills_in_little_memory(cluster: Cluster, tmp_path: Path) -> None:
-    size = 300_000_000
+def test_150_mb_through_kills_in_little_memory(cluster: Cluster, tmp_path: Path) -> None:
+    size = 150_000_000
     empty_bytes = [rss_bytes(daemon.pid) for daemon in cluster]
     put_through_kills(cluster, source(tmp_path / "in", size), size)
     for daemon, empty in zip(cluster, empty_bytes, strict=True):
