@@ -1,7 +1,8 @@
-"""What agents on two hosts write at once through one adapter, for tests/integration/test_adapters_killed.py.
+"""What agents on two hosts write at once through adapters, for tests/integration/test_adapters_killed.py.
 
-``adapter_writers.py KIND write WHO`` writes one thing after the other, and prints its number when it is acknowledged.
-``adapter_writers.py KIND show SOCKET…`` prints what each daemon has of them, a line of JSON for each.
+``adapter_writers.py KIND,… write WHO`` writes one thing after the other, each through all of these, and prints its
+number when it is acknowledged. ``adapter_writers.py KIND,… show SOCKET…`` prints what each daemon has of them by kind,
+a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ADA: Any = {"app_name": "chat", "user_id": "ada"}
 def openai_session(socket: str | None) -> tuple[Write, Show]:
     from crdtsync.adapters.openai_agents import CrdtSession
 
-    session = CrdtSession("s", socket)
+    session = CrdtSession("plain", socket)
 
     async def write(name: str, text: str) -> None:
         await session.add_items([{"role": "user", "content": text}])
@@ -204,17 +205,17 @@ def pydantic_ai(socket: str | None) -> tuple[Write, Show]:
 
 
 def langgraph_saver(socket: str | None) -> tuple[Write, Show]:
-    return _steps(socket, operator.add)
+    return _steps(socket, "plain", operator.add)
 
 
 def langgraph_delta(socket: str | None) -> tuple[Write, Show]:
     """The same with a channel of which a checkpoint stores what was added alone."""
     from langgraph.channels import DeltaChannel
 
-    return _steps(socket, DeltaChannel(lambda old, new: [*old, *(step for each in new for step in each)]))
+    return _steps(socket, "delta", DeltaChannel(lambda old, new: [*old, *(step for each in new for step in each)]))
 
 
-def _steps(socket: str | None, reducer: object) -> tuple[Write, Show]:
+def _steps(socket: str | None, name: str, reducer: object) -> tuple[Write, Show]:
     """Each thing is a step of one thread, whose branches are merged after each."""
     from langgraph.graph import START, StateGraph
 
@@ -226,7 +227,7 @@ def _steps(socket: str | None, reducer: object) -> tuple[Write, Show]:
     builder.add_node("work", lambda state: {})
     builder.add_edge(START, "work")
     graph = builder.compile(checkpointer=saver)
-    thread: Any = {"configurable": {"thread_id": "t"}}
+    thread: Any = {"configurable": {"thread_id": name}}
 
     async def write(name: str, text: str) -> None:
         graph.update_state(thread, {"steps": [text]}, as_node="work")
@@ -257,15 +258,17 @@ def langgraph_store(socket: str | None) -> tuple[Write, Show]:
     return write, show
 
 
-async def main(kind: str, word: str, *rest: str) -> None:
+async def main(kinds: str, word: str, *rest: str) -> None:
+    makers = {kind: globals()[kind] for kind in kinds.split(",")}
     if word == "show":
         for socket in rest:
-            print(json.dumps(await globals()[kind](socket)[1]()))
+            print(json.dumps({kind: await make(socket)[1]() for kind, make in makers.items()}))
         return
-    write, _ = globals()[kind](None)
+    writes = [make(None)[0] for make in makers.values()]
     number = 0
     while True:
-        await write(f"{rest[0]}-{number}", f"{rest[0]} {number}.")
+        for write in writes:
+            await write(f"{rest[0]}-{number}", f"{rest[0]} {number}.")
         print(number, flush=True)
         number += 1
 
