@@ -139,6 +139,7 @@ def diff(before: Operations, after: Operations, wanted: Selection, timeout_s: fl
         if end is None:
             break
         start = end
+        yield Compute(_nothing, len(changed))  # the time limit is for each page
     return found
 
 

@@ -190,7 +190,7 @@ class AsyncCheckpointMethods(AsyncMethods):
         first one after ``start``, at most ``limit``.
 
         A point is the name of a checkpoint, a token or a ``datetime``, as for :meth:`get`. Beside what differs it holds
-        a page of keys at a time, however many there are.
+        a page of keys at a time, however many there are; ``timeout`` is for each page.
 
         :raises TooOld: a point lies before the history that this node keeps.
         """
