@@ -21,8 +21,8 @@ Modules:
 - ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,
   unloads
 - ``sleep``: puts spaces to sleep that nobody uses
-- ``digest_warmup``: works out, in slices, the digests of what was loaded at a start. The daemon calls it, not the
-  node
+- ``digest_warmup``: works out, in slices, the digests of what was loaded at a start, and conflicts. The daemon calls
+  it, not the node
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``reads``, ``watch``, ``sync``,
 ``replica``, ``text``, ``storage`` and ``crdt``.

@@ -1,4 +1,6 @@
-"""Works out, bit by bit, the digests of what was loaded from disk: at once it would keep everybody waiting."""
+"""Works out, bit by bit, the digests of what was loaded from disk, and which keys are in conflict: at once it would
+keep everybody waiting.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from crdtsync.core.replica.replica import Replica
 
 SLICE_ENTRIES_MAX = 2000
 """So many entries are summed up at once: some ms."""
+SLICE_KEYS_MAX = 1000
+"""So many keys are looked at, likewise."""
 
 
 def sum_some(replicas: Mapping[str, Replica]) -> bool:
@@ -15,5 +19,7 @@ def sum_some(replicas: Mapping[str, Replica]) -> bool:
     for replica in replicas.values():
         if replica.asleep is None and not replica.entries.is_summed:
             replica.entries.sum_up(SLICE_ENTRIES_MAX)
+            return True
+        if replica.asleep is None and replica.conflicting.judge(SLICE_KEYS_MAX):
             return True
     return False

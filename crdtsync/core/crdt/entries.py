@@ -64,13 +64,15 @@ class Entries:
 
     The digest is the sum of the entries' hashes modulo 2**128 (AdHash: Bellare and Micciancio, 1997): equal sets
     have equal digests, in whatever order they came about, and an update costs O(1). ``keys_with_several`` have
-    several entries, ``keys_of_mixed_kinds`` entries of several kinds, ``keys_all_hidden`` hidden entries alone.
+    several entries, ``keys_of_mixed_kinds`` entries of several kinds, ``keys_all_hidden`` hidden entries alone;
+    ``unjudged`` have or had several, and have changed since somebody took them out of it.
     ``policy_of`` tells a key's read policy to those who show it.
     """
 
     __slots__ = (
         "_digest", "_expiring", "_keys", "_large", "_new", "_resort", "_sorted", "_unhashed", "_unsubtracted",
         "_unsummed", "count", "expiry", "keys_all_hidden", "keys_of_mixed_kinds", "keys_with_several", "policy_of",
+        "unjudged",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +86,7 @@ class Entries:
         self.expiry = Expiry()
         self.keys_all_hidden: set[str] = set()
         self.keys_with_several: set[str] = set()
+        self.unjudged: set[str] = set()
         self.keys_of_mixed_kinds: set[str] = set()
         self.count = 0
         self._digest = 0
@@ -188,6 +191,7 @@ class Entries:
 
     def _add_beside(self, held: list[Entry], entry: Entry) -> None:
         self.keys_with_several.add(entry.key)
+        self.unjudged.add(entry.key)
         if held[-1].kind != entry.kind:
             self.keys_of_mixed_kinds.add(entry.key)
         large = self._large.get(entry.key)
@@ -263,6 +267,7 @@ class Entries:
             self._resort = True
 
     def _recheck(self, key: str, left: list[Entry]) -> None:
+        self.unjudged.add(key)
         if len(left) < 2:
             self.keys_with_several.discard(key)
         if key in self.keys_of_mixed_kinds:
@@ -356,6 +361,7 @@ class Entries:
         """Note what is to be known of a key that comes with several entries at once."""
         entries.sort(key=order_of)
         self.keys_with_several.add(key)
+        self.unjudged.add(key)
         if len({entry.kind for entry in entries}) > 1:
             self.keys_of_mixed_kinds.add(key)
         if len(entries) > SMALL_ENTRIES_MAX:

@@ -10,6 +10,7 @@ next one begins: a filter may have passed over many keys since the last item.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from crdtsync.core.kinds.values import (
     ReadValue,
     describe_key,
     inline_value,
-    is_conflict,
     policy_of,
     siblings,
     version_of,
@@ -171,17 +171,11 @@ def _living(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
 
 
 def _conflicting(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
-    """Conflicts are few: among the keys with several entries alone, not among all."""
-    entries = reader.replica.entries
-    plural = sorted(
-        (
-            key
-            for key in entries.keys_with_several
-            if is_told(key, place.prefix) and (not start or (key < start if place.is_reversed else key > start))
-        ),
-        reverse=place.is_reversed,
-    )
-    return (key for key in plural if reader.may_read(key) and is_conflict(entries, entries.live(key, reader.now_ms)))
+    keys = reader.replica.conflicting.at(reader.now_ms)
+    if start:
+        keys = keys[: bisect_left(keys, start)] if place.is_reversed else keys[bisect_right(keys, start) :]
+    in_order = reversed(keys) if place.is_reversed else keys
+    return (key for key in in_order if is_told(key, place.prefix) and reader.may_read(key))
 
 
 def _common_prefix(key: str, prefix: str, delimiter: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.kinds.values import is_conflict
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import BLOB_PREFIX
 
@@ -78,9 +77,7 @@ def keys_of(replica: Replica) -> int:
 
 def siblings_of(replica: Replica, now_ms: int) -> int:
     """How many keys have several values. Schemas that two hosts declared at once are shown by ``schema show``."""
-    entries = replica.entries
-    listed = (key for key in entries.keys_with_several if not key.startswith(RESERVED_PREFIX))
-    return sum(1 for key in listed if is_conflict(entries, entries.live(key, now_ms)))
+    return sum(not key.startswith(RESERVED_PREFIX) for key in replica.conflicting.at(now_ms))
 
 
 def _is_nothing_under_way(replica: Replica) -> bool:

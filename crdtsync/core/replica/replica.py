@@ -21,6 +21,7 @@ from crdtsync.core.crdt.uploads import Uploads
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import HistoryRecorder
+from crdtsync.core.kinds.conflicting import ConflictingKeys
 from crdtsync.core.kinds.seen import NOTHING_SEEN, seen_by
 from crdtsync.core.replica.asleep import Asleep, fall_asleep
 from crdtsync.core.replica.purges import Purges
@@ -62,8 +63,8 @@ TTL_LENGTHENED_MS_MIN = 1000
 
 _PARTS = frozenset(
     (
-        "_less_recent", "_recent", "caps", "checkpoints", "codec", "documents", "entries", "gate", "past", "pins",
-        "purges", "schemas", "spoilt", "staging", "texts", "unknown", "uploads", "values",
+        "_less_recent", "_recent", "caps", "checkpoints", "codec", "conflicting", "documents", "entries", "gate",
+        "past", "pins", "purges", "schemas", "spoilt", "staging", "texts", "unknown", "uploads", "values",
     )
 )  # fmt: skip
 """What a replica does without while it sleeps."""
@@ -78,8 +79,8 @@ class Replica(SpaceState):
 
     __slots__ = (
         "_cache", "_cluster", "_less_recent", "_node", "_recent", "arrivals", "asleep", "barred", "caps",
-        "checkpoints", "codec", "gate", "hashes", "idle_looks", "new_names", "past", "point", "purges", "since_own",
-        "spoilt", "staging", "texts", "unknown", "woken",
+        "checkpoints", "codec", "conflicting", "gate", "hashes", "idle_looks", "new_names", "past", "point", "purges",
+        "since_own", "spoilt", "staging", "texts", "unknown", "woken",
     )  # fmt: skip
     # Beyond 30 attributes each instance would have a table of names of its own, which takes 1.6 kB of each space.
 
@@ -121,6 +122,7 @@ class Replica(SpaceState):
         ledger = self.ledger
         self.codec = Codec(self._cluster, self.name, self.epoch)
         self.entries = Entries()
+        self.conflicting = ConflictingKeys(self.entries)
         self.schemas = Schemas(self.entries)
         self.caps = SchemaCaps()
         self.purges = Purges(self.entries)
