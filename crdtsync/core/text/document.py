@@ -76,6 +76,11 @@ LOOKED_AT_A_PART = 300
 LIBRARY_PARTS = 16
 """So many parts the Yjs library inserts in the time in which one is judged, where it need not look far."""
 
+JOINED_BYTES_MAX = 8_000_000
+"""Of pieces that the Yjs library makes one at the end of an update, 1 ms a million; an update of more is cut in pieces
+itself: 1,300 of 690 characters took 650 ms.
+"""
+
 STEP_PARTS_MAX = WORK_PARTS_MAX // 2
 """To so many parts comes what is taken in of other hosts' edits in one turn: some 20 ms."""
 
@@ -301,7 +306,12 @@ class Document:
         if judged is None and self._checked is not None and self._checked[0] == update:
             judged = self._checked[1]
         judged = self.check(update, structs_max=structs_max) if judged is None else judged
-        self._library_takes(update)
+        if judged.competition.joined <= JOINED_BYTES_MAX:
+            self._library_takes(update)
+        else:
+            for group in at_once(in_pieces(update, self.outline(), _joined_a_step(judged))):
+                for piece in group:
+                    self._library_takes(piece)
         self._note_taken_in(update, judged)
 
     def twin(self) -> Steps[Document]:
@@ -347,10 +357,13 @@ class Document:
             raise _refused(error) from None
         if judged.parts > STEP_PARTS_MAX // 2:
             yield
-        if judged.parts // LIBRARY_PARTS + self._looked_at_parts(judged) <= STEP_PARTS_MAX:
+        parts = judged.parts // LIBRARY_PARTS + self._looked_at_parts(judged)
+        if parts <= STEP_PARTS_MAX and judged.competition.joined <= JOINED_BYTES_MAX:
             self._library_takes(update)
         else:
-            for group in (yield from in_pieces(update, self.outline(), *_sizes_a_step(judged.competition))):
+            structs, ranges = _sizes_a_step(judged.competition)
+            structs = min(structs, _joined_a_step(judged))
+            for group in (yield from in_pieces(update, self.outline(), structs, ranges)):
                 for piece in group:
                     self._library_takes(piece)
                 yield
@@ -691,6 +704,11 @@ def _sizes_a_step(competition: Competition) -> tuple[int, int]:
     items = STEP_PARTS_MAX * LIBRARY_PARTS // (1 + looks)
     ranges = (STEP_PARTS_MAX - scan) * MOVES_A_SCAN // (MOVES_A_SCAN + scan)
     return max(1, items), max(1, ranges)
+
+
+def _joined_a_step(summary: UpdateSummary) -> int:
+    """How many items come to :data:`JOINED_BYTES_MAX` at most where they are made one, wherever the long ones are."""
+    return max(1, summary.structs * JOINED_BYTES_MAX // max(1, summary.competition.joined))
 
 
 def _refused(error: InvalidUpdate) -> InvalidValue:

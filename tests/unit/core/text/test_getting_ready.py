@@ -514,6 +514,44 @@ def test_a_large_edit_of_a_member_is_taken_in_over_several_turns(node: Host, upd
     assert node.alarms == set()
 
 
+@pytest.mark.parametrize("is_of_member", [False, True])
+def test_pieces_that_fit_together_are_taken_in_few_at_a_time(
+    node: Host, monkeypatch: pytest.MonkeyPatch, is_of_member: bool
+) -> None:
+    """From the last on the Yjs library makes them one, and copies each time what is one already."""
+    agent = node.agent()
+    document = pasted(agent)
+    pieces, chars = 1000, 500
+    update = written_update(
+        [
+            NewStruct(
+                6,
+                at,
+                written_item(STRING, (6, at - 1) if at else (5, PASTED - 1), None, ROOT, written_text("b" * chars)),
+            )
+            for at in range(0, pieces * chars, chars)
+        ]
+    )
+    taken: list[int] = []
+
+    def take(held: module.Document, piece: bytes) -> None:
+        taken.append(len(piece))
+        takes(held, piece)
+
+    takes = module.Document._library_takes
+    monkeypatch.setattr(module.Document, "_library_takes", take)
+    if is_of_member:
+        Renegade(node).write("default", text_op("t", None, decode_dot(document), update, ()))
+        node.fleet.run(1.0)
+    else:
+        agent.do("text_apply", key="t", update=update)
+    assert len(taken) > 10
+    assert max(taken) ** 2 / chars < 4 * module.JOINED_BYTES_MAX
+    for _ in range(2):
+        assert texts_of(node) == ["a" * PASTED + "b" * pieces * chars]
+        node.restart()
+
+
 def test_copies_of_many_texts_are_not_all_in_memory(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = node.agent()
     keys = [f"t{number}" for number in range(8)]
