@@ -17,6 +17,7 @@ import pytest
 from crdtsync import Client, CrdtSyncError, OutcomeUnknown
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.cluster import wait_until_forks_heal
+from tests.harness.daemon import CHANGED
 from tests.integration.test_turn_bound import EVERY_LINE
 
 pytestmark = pytest.mark.integration
@@ -341,7 +342,7 @@ def forked(make_cluster: Callable[..., Cluster]) -> Callable[[int, int], Cluster
     """Three daemons without a link, of which the first two went on so far from one copy, under one writer."""
 
     def make(here: int, there: int) -> Cluster:
-        cluster = make_cluster(3, start=False, program=EVERY_LINE)
+        cluster = make_cluster(3, start=False, program=f"{CHANGED}{EVERY_LINE}")
         for daemon in cluster:
             cluster.isolate(daemon)
         cluster[0].start()
