@@ -160,6 +160,7 @@ def test_a_text_that_hosts_make_too_long_breaks_no_mirror(cluster: Cluster) -> N
     with pytest.raises(TooLarge, match="delete some of it first"):
         editors[1].flush()
     assert len(editors[1].discard()) == TEXT_BYTES_MAX
+    mirror.wait(tokens[1])
     assert mirror["m/long"].endswith("...")
     editors[1].delete(0, 1)
     there.wait(editors[1].flush())
@@ -167,8 +168,10 @@ def test_a_text_that_hosts_make_too_long_breaks_no_mirror(cluster: Cluster) -> N
     for token in tokens:
         here.wait(token)
         there.wait(token)
-    there.wait(here.set("m/small", 2))
+    written = here.set("m/small", 2)
+    there.wait(written)
     for one in (mirror, there.mirror("m/"), here.mirror("m/")):
+        one.wait(written)  # that its daemon holds it does not say that it has been told
         assert one["m/small"] == 2
         with pytest.raises(TooLarge, match="too large for a mirror"):
             _ = one["m/long"]
