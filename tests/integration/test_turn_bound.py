@@ -340,7 +340,7 @@ def test_no_request_is_forgotten() -> None:
 
 
 @pytest.mark.slow  # endurance: some 30 s of processor time, and as much again where something made a turn long
-@pytest.mark.timeout(360)
+@pytest.mark.timeout(900)
 def test_no_turn_is_long_whatever_an_agent_asks_for(make_cluster: Callable[..., Cluster]) -> None:
     """A turn that is long by itself is long each time; one that something else on the machine made long is not."""
     long = long_turns(make_cluster)
