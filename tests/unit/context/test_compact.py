@@ -397,9 +397,13 @@ def test_no_value_takes_its_readers_longer_than_its_length_is_worth(piece: str, 
     """Whoever reads a value pays for it: a quadratic way would take hours for what a key may hold."""
     compress(piece, kind=kind, budget=200)  # loads what it needs
     text = piece * (50_000 // len(piece))
-    start = process_time()
-    compress(text, kind=kind, budget=200)
-    assert process_time() - start < 1
+
+    def took_s() -> float:
+        start = process_time()
+        compress(text, kind=kind, budget=200)
+        return process_time() - start
+
+    assert any(took_s() < 1 for _ in range(3))  # a busy machine, or a look for garbage, may make one of them long
 
 
 @pytest.mark.parametrize(
