@@ -16,7 +16,7 @@ from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 from crdtsyncd.cli.show.tables import Column, show_rows
-from crdtsyncd.wording import ago, rfc3339, span
+from crdtsyncd.wording import ago, counted, rfc3339, span
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
@@ -158,11 +158,11 @@ def verify(settings: Settings, name: str) -> None:
         for key in sorted(found.mended):
             output.line(f"+ {key}: fetched from another node")
         if not found.damaged:
-            output.line(f"whole: {found.keys:,} keys")
+            output.line(f"whole: {counted(found.keys, 'key')}")
     if found.damaged:
         older = f"the checkpoint {found.older} before it is whole" if found.older else "none before it is whole"
         raise CommandFailed(
-            f"{len(found.damaged)} keys of {name} are damaged here; {older}", status=FILE, code="damaged"
+            f"damaged here of {name}: {counted(len(found.damaged), 'key')}; {older}", status=FILE, code="damaged"
         )
 
 
