@@ -178,26 +178,32 @@ class TextEdits:
             if self._is_valid(self._ahead):
                 return False
             self._ahead = self._ahead_of = None
-        unready = {edit.document for edit in edits if self._is_unready(edit)}
-        if not unready:
-            unready.update(self._is_to_be_prepared(change, edits))
-        for document in unready:
+        documents = self._documents
+        waits_for = {edit.document for edit in edits if edit.document in documents.unready}
+        if not waits_for:
+            waits_for.update(self._is_to_be_prepared(change, edits))
+        for document in waits_for:
             self._waiting.setdefault(document, {})[place] = None
-        return bool(unready)
+        return bool(waits_for)
 
     def _is_unready(self, edit: _Edit) -> bool:
-        document, documents = edit.document, self._documents
-        if edit.is_beginning:
-            return document in documents.unready  # the change came before, and is taken in
-        return documents.exists(document) and not documents.is_ready(document)
+        documents = self._documents
+        return not edit.is_beginning and documents.exists(edit.document) and not documents.get(edit.document).is_ready
 
     def _is_to_be_prepared(self, change: Change, edits: Sequence[_Edit]) -> Iterator[Dot]:
-        """A document that the change waits for, if it comes to more than may be taken in in this turn, or if it takes a
-        while to find out where its edits stand in newer documents: that is done in the turns that follow.
+        """A document that the change waits for: it is made ready, or the change comes to more than may be taken in in
+        this turn, or it takes a while to find out where its edits stand in newer documents. That is done in the turns
+        that follow. Where it edits several documents they are not all made ready first, for which all had to be in
+        memory: it is taken in ahead.
         """
         first = edits[0].document
+        is_unready = any(map(self._is_unready, edits))
+        if is_unready and all(edit.document == first for edit in edits):
+            self._documents.is_ready(first)
+            yield first
+            return
         families_of = self._families(edits)
-        parts = self._parts_of_all(edits, families_of)
+        parts = STEP_PARTS_MAX + 1 if is_unready else self._parts_of_all(edits, families_of)
         if parts > STEP_PARTS_MAX:
             steps = self._take_ahead(change)
             self._documents.prepare(first, steps)

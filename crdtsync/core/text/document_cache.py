@@ -154,6 +154,15 @@ class Documents:
     def _make_ready(self, dot: Dot) -> Steps[None]:
         yield from self.get(dot).make_ready()
 
+    def twin(self, dot: Dot) -> Steps[Document]:
+        """One that takes edits in ahead: a twin of the one in memory, or what is on disk if there is none."""
+        document = self._open.get(dot)
+        if document is not None:
+            return (yield from document.twin())
+        document = Document(dot, self._load)
+        yield from document.make_ready()
+        return document
+
     def prepare(self, dot: Dot, steps: Steps[None]) -> NotReady:
         """Do these in the turns that follow; who waits for that waits for ``dot``."""
         self.unready[dot] = steps

@@ -96,7 +96,8 @@ class Ahead:
     def apply(self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX) -> Steps[None]:
         """See :class:`Stage`."""
         if dot not in self.copies:
-            self.copies[dot] = yield from self.get(dot).twin()
+            self._look_at(dot)
+            self.copies[dot] = yield from self._documents.twin(dot)
         elif not self.copies[dot].is_ready:
             yield from self.copies[dot].make_ready()
         yield from self.copies[dot].take_ahead(update, structs_max)

@@ -12,7 +12,7 @@ from crdtsync.core.interface import Ready
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
-from crdtsync.core.text import taking_ahead
+from crdtsync.core.text import document_cache, taking_ahead
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
@@ -584,6 +584,29 @@ def test_copies_of_many_texts_are_not_all_in_memory(node: Host, monkeypatch: pyt
     for _ in range(2):
         assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 210)] * len(keys)
         node.restart()
+    assert node.alarms == set()
+
+
+def test_a_change_of_more_texts_than_there_is_room_for_is_taken_in(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = node.agent()
+    keys = [f"t{number}" for number in range(6)]
+    documents = [decode_dot(make_long_text(agent, key)) for key in keys]
+    monkeypatch.setattr(document_cache, "OPEN_BYTES_MAX", node.replica.documents.get(documents[0]).memory_bytes)
+    node.restart()
+    update = update_of([Item((6, 0), (5, 0), None)])
+    member = Renegade(node)
+    member.write(
+        "default", *[text_op(key, None, document, update, ()) for key, document in zip(keys, documents, strict=True)]
+    )
+    turns = 0
+    while len(node.replica.gate):
+        node.turn()
+        node.fleet.pass_time(0.3)
+        assert not len(node.replica.gate) or len(node.replica.documents) < len(keys) // 2
+        turns += 1
+        assert turns < 300
+    assert turns > len(keys)
+    assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 1)] * len(keys)
     assert node.alarms == set()
 
 
