@@ -158,7 +158,11 @@ class WriteRequests:
             draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._dispatcher.authorizer.sees_all_of(agent, replica.name)
-        result = WRITES[name](draft, args)
+        try:
+            result = WRITES[name](draft, args)
+        except NotReady:
+            replica.documents.awaited.update(dict.fromkeys(draft.edits))  # else each would go while another is read
+            raise
         if draft.author is not None and not replica.schemas.is_empty:
             gone = replica.caps.keep(draft)
             if name == "append":

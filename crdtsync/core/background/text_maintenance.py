@@ -72,7 +72,8 @@ class TextKeeper:
             key_unedited = None if dot is None else replica.documents.key_of(dot)
             if key_unedited is not None and is_writable:
                 self._compact(key_unedited, now_ms)
-        replica.documents.unload()
+        if not self.has_readied:  # else what has waited is to find the others still there
+            replica.documents.unload()
         return applied
 
     def deadline_s(self, now_s: float, is_writable: bool) -> float | None:

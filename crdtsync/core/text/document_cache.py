@@ -68,8 +68,8 @@ class Documents:
 
     __slots__ = (
         "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unchanged", "unready",
-        "wake",
+        "awaited", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unchanged",
+        "unready", "wake",
     )  # fmt: skip
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
@@ -86,6 +86,7 @@ class Documents:
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
         self.unready: dict[Dot, Steps[None]] = {}  # of which edits wait until they are made ready, by these steps
+        self.awaited: dict[Dot, None] = {}  # which a request edits that waits for another one
         self.unchanged: set[Dot] = set()  # of those that a change was last taken in ahead of
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it
@@ -309,6 +310,9 @@ class Documents:
 
     def unload(self) -> None:
         """Let go of documents that nobody has used for a while, and of the oldest ones if all are too large."""
+        if self.awaited and not self.unready:
+            self.awaited.clear()
+            self._has_new = True  # they may be too many
         used = [dot for dot in self._used if dot in self._open]
         for dot in used:
             self._open[dot].used_s = self.now_s
@@ -346,7 +350,7 @@ class Documents:
 
     def _shrink(self) -> None:
         excess_bytes = self.memory_bytes - OPEN_BYTES_MAX
-        used = self._dirty.keys() | self.unready.keys()
+        used = self._dirty.keys() | self.unready.keys() | self.awaited.keys()
         clean = [dot for dot in self._open if dot not in used] if excess_bytes > 0 else []
         for dot in clean[:-1]:  # not the one in use, however large
             if excess_bytes <= 0:

@@ -610,6 +610,26 @@ def test_a_change_of_more_texts_than_there_is_room_for_is_taken_in(node: Host, m
     assert node.alarms == set()
 
 
+def test_a_batch_of_more_texts_than_there_is_room_for_is_done(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = node.agent()
+    keys = [f"t{number}" for number in range(6)]
+    documents = [decode_dot(make_long_text(agent, key)) for key in keys]
+    monkeypatch.setattr(document_cache, "OPEN_BYTES_MAX", node.replica.documents.get(documents[0]).memory_bytes)
+    node.restart()
+    agent, update = node.agent(), update_of([Item((6, 0), (5, 0), None)])
+    request = agent.write("batch", ops=[["text_apply", {"key": key, "update": update}] for key in keys])
+    turns = 0
+    while request not in agent.replies:
+        node.turn()
+        turns += 1
+        assert turns < 300
+    agent.result(request)
+    assert turns > len(keys)
+    assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 1)] * len(keys)
+    node.fleet.run(2.0)
+    assert node.replica.documents.memory_bytes <= document_cache.OPEN_BYTES_MAX
+
+
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
