@@ -86,7 +86,7 @@ class Documents:
         self._edited: OrderedDict[Dot, float] = OrderedDict()
         self.contested: dict[Dot, None] = {}  # whose steps are to be counted
         self.unready: dict[Dot, Steps[None]] = {}  # of which edits wait until they are made ready, by these steps
-        self.awaited: dict[Dot, None] = {}  # which a request edits that waits for another one
+        self.awaited: dict[Dot, None] = {}  # which an edit needs that waits for another one
         self.unchanged: set[Dot] = set()  # of those that a change was last taken in ahead of
         self.to_compact: dict[Dot, None] = {}  # which somebody waits for
         self.made: dict[Dot, Forgotten | CrdtSyncError] = {}  # and what has come of it

@@ -214,7 +214,9 @@ def find_out_after(documents: Documents, family: Family, document: Dot, update: 
         newer, member = documents.get(dot), family.members[dot]
         if older.is_ready and newer.is_ready and max(older.size_bytes, newer.size_bytes) <= AT_ONCE_BYTES_MAX:
             continue
-        yield from find_out(partial(passed, update, older, newer, member, may_wait=True))
+        for _ in find_out(partial(passed, update, older, newer, member, may_wait=True)):
+            documents.awaited[dot] = None  # else it may go while the next one is read
+            yield
 
 
 def find_out_before(documents: Documents, family: Family, newer: Document) -> Steps[None]:

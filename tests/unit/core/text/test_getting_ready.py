@@ -12,7 +12,7 @@ from crdtsync.core.interface import Ready
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
-from crdtsync.core.text import document_cache, taking_ahead
+from crdtsync.core.text import document_cache, passing, taking_ahead
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
@@ -436,6 +436,22 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
     (text,) = texts_of(a)
     assert [text] == texts_of(b)
     assert sorted(text.split()) == sorted(["begin", "end", *(f"late{number}" for number in range(60))])
+
+
+def test_an_edit_from_before_more_compactions_than_there_is_room_for_is_taken_in(
+    apart: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = apart["a"], apart["b"]
+    _, there = compacted_often(apart)
+    there.edit(5, 5, " late")
+    a.restart()
+    for place in (passing, text_edits, module):
+        monkeypatch.setattr(place, "AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr(document_cache, "OPEN_BYTES_MAX", 16_000)  # of four
+    apart.link("a", "b")
+    apart.run(1.0)
+    assert texts_of(a) == texts_of(b) == ["begin late end"]
+    assert a.alarms == b.alarms == set()
 
 
 @pytest.mark.parametrize("is_compacted_meanwhile", [False, True])
