@@ -144,9 +144,9 @@ class Document:
     """One Yjs document, loaded from disk at its first use."""
 
     __slots__ = (
-        "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_library_bytes", "_load", "_outline",
-        "_size_bytes", "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large", "items", "places",
-        "steps", "updates_since_state", "used_s", "work_since_state",
+        "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_library_bytes", "_load", "_loading",
+        "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large",
+        "items", "places", "steps", "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -171,6 +171,7 @@ class Document:
         self._items_over = 0  # so many fewer items it had, when they were counted last, than edits are judged by
         self._load = load
         self._doc: YjsText | None = None
+        self._loading: YjsText | None = None  # what becomes that
         self._outline: Outline | None = None
         self._uncommitted: list[bytes] = []
         self._size_bytes = 0
@@ -453,7 +454,7 @@ class Document:
         """
         doc = new_doc()
         doc.apply_update(whole)  # which has been loaded once, to compare it
-        self._doc, self._outline, self._checked = doc, None, None
+        self._doc, self._loading, self._outline, self._checked = doc, None, None, None
         self._uncommitted.append(whole)
 
     def undo(self) -> None:
@@ -565,7 +566,7 @@ class Document:
 
     def _reload(self) -> None:
         """Before it is used again."""
-        self._doc = self._outline = self._checked = None
+        self._doc = self._loading = self._outline = self._checked = None
         self.inserted.clear()
 
     def _loaded(self) -> YjsText:
@@ -580,6 +581,7 @@ class Document:
         state, updates = self._load(self.dot)
         self._outline = None
         doc, done = new_doc(), 0
+        self._loading = doc
         parts = [*([state] if state else ()), *updates, *self._uncommitted]
         try:
             for part in parts:
@@ -588,6 +590,8 @@ class Document:
                 if done > LOAD_STEP_BYTES:
                     done = 0
                     yield
+                    if self._loading is not doc:
+                        return  # somebody has used it meanwhile, and edited it perhaps
             state_bytes = len(parts[0]) if len(parts) == 1 else len(doc.get_update())
             text_bytes = len(text_of(doc))
         except GeneratorExit:  # nobody wants it any more
@@ -600,7 +604,7 @@ class Document:
         self._library_bytes = _EMPTY_BYTES + state_bytes + overhead_bytes * _STRUCT_BYTES // _STRUCT_STATE_BYTES
         self.is_large = state_bytes > BULKY_BYTES_MIN
         self._size_bytes, self._is_measured = state_bytes, True
-        self._doc = doc
+        self._doc, self._loading = doc, None
 
     def outline(self) -> Outline:
         """What updates are judged by; made when the first one comes, for reads need none."""

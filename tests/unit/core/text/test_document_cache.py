@@ -127,6 +127,21 @@ def test_what_was_found_about_an_edit_is_forgotten_with_another_state(
     assert document.outline().competition.items > 500
 
 
+def test_an_edit_that_comes_while_a_document_is_loaded_in_steps_stays() -> None:
+    disk, documents = filled(0)
+    updates = disk.updates[dot_of(1)] = [text_update("x" * 20_000)]
+    updates.append(appended(updates[0], "y"))
+    document = documents.get(dot_of(1))
+    loading = document.load()
+    next(loading)
+    edit = appended(merge_updates(*updates), "z")
+    documents.apply(dot_of(1), edit)
+    updates.append(edit)
+    documents.committed()
+    assert not [*loading]
+    assert document.read().startswith("zyx")
+
+
 def test_the_one_unused_for_longest_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_cache, "OPEN_DOCUMENTS_MAX", 3)
     disk, documents = filled(4)
