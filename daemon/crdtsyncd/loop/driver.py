@@ -307,9 +307,12 @@ class Driver:
         finally:
             self._is_delivering = False
         if self._met_meanwhile:
-            met, self._met_meanwhile = self._met_meanwhile, []
-            for event in met:
-                asyncio.get_running_loop().call_soon(self.feed, event)
+            asyncio.get_running_loop().call_soon(self._feed_met)
+
+    def _feed_met(self) -> None:
+        met, self._met_meanwhile = self._met_meanwhile, []
+        for event in met:
+            self.feed(event)
 
     # -- agents --------------------------------------------------------------------------------------------------
 
@@ -354,7 +357,11 @@ class Driver:
             self._gate.open()
 
     def agent_flow(self, conn: int, blocked: bool) -> None:
-        self.feed(AgentFlow(conn, blocked))
+        event = AgentFlow(conn, blocked)
+        if self._met_meanwhile:  # maybe that it takes no more: uvloop writes what it can before it calls anybody
+            self._met_meanwhile.append(event)
+        else:
+            self.feed(event)
 
     def agent_closed(self, conn: int) -> None:
         self._gate.forget(self._agents.get(conn))

@@ -138,6 +138,29 @@ async def test_what_delivering_brings_about_is_taken_in_once_it_is_over(driver: 
     assert agent.conn not in driver.core.dispatcher.agents
 
 
+class Pausing(Root):
+    """An agent whose socket is full while it is answered, and is not before anything else happens."""
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        asyncio.get_running_loop().call_soon(self._driver.agent_flow, self.conn, False)
+        self._driver.agent_flow(self.conn, blocked=True)
+
+
+async def test_whose_socket_is_full_for_a_moment_is_told_on(driver: Driver) -> None:
+    """That it takes more again is said before the turn for which it was noted that it takes no more."""
+    agent = Pausing(driver)
+    agent.ask(1, "hello", protocol=1, client=b"c" * 16, agent="pausing")
+    agent.ask(2, "watch", prefix="")
+    for _ in range(3):
+        await driver.breathe()
+    (watch,) = driver.core.dispatcher.watches.of_conn(agent.conn)
+    assert not watch.blocked
+    agent.ask(3, "set", key="k", value=b"\x01", n=1)
+    await driver.breathe()
+    assert [answer[0] for answer, _ in agent.heard][-2:] == [3, 2]
+
+
 async def test_while_much_waits_for_a_fork_to_heal_nobody_is_read_further(driver: Driver) -> None:
     went_on: list[str] = []
     healing = driver.core.fork_healing
