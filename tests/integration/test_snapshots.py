@@ -108,6 +108,8 @@ def test_a_taker_that_is_killed_half_way_goes_on(behind: Cluster) -> None:
     link.cut_after(down=KEYS * VALUE_BYTES // 2)
     behind[1].start()
     wait_until(lambda: link.cuts, what="half of it has come")
+    link.cut_after(down=KEYS * VALUE_BYTES // 4)
+    wait_until(lambda: len(given(behind)) > 1, what="it has that on disk, and asks for the rest")
     behind[1].kill()
     behind[1].start()
     check(behind)
