@@ -242,7 +242,7 @@ class Purger:
                     self._works[name, purge.pattern.text] = due_s, Work(node, self._retention, replica, purge)
         if node.read_only or not self._works:
             return
-        if node.storage.has_backlog or node.storage.has_old_rows:  # not everything is where it is looked for
+        if node.storage.has_backlog:  # not everything is where it is looked for
             later_s = node.now_s + WAIT_S
             self._works = {place: (max(due_s, later_s), work) for place, (due_s, work) in self._works.items()}
             return

@@ -164,10 +164,6 @@ class Storage(Protocol):
         false.
         """
 
-    @property
-    def has_old_rows(self) -> bool:
-        """Whether dead entries of an older format are still on their way to the others."""
-
     def scan_dead(self, space: int, after: DeadPlace, *, is_lost: bool, rows_max: int) -> list[ScannedRow]:
         """Dead entries of all keys after a place, by key and time of writing; or only the lost."""
 
@@ -227,9 +223,6 @@ class Storage(Protocol):
 
     def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
         """The ``sub`` and the value of a dead entry of a key; None: history has it no longer."""
-
-    def is_removal_known(self, space: int, key: str, dot: Dot) -> bool:
-        """Whether history knows that this entry was removed."""
 
     def all_log_stats(self) -> dict[int, dict[str, int]]:
         """The same of every space, by number."""

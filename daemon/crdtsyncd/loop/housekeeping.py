@@ -97,7 +97,7 @@ class Housekeeping:
             if has_sums:
                 await self._sleep(SUM_INTERVAL_S)
                 continue
-            has_more = self._bring_old_over() or self._release_space()
+            has_more = self._release_space()
             if not has_more and self._house.store.is_wiping_due and not self._house.is_over:
                 await self._checkpoints.wipe()
             await self._sleep(RELEASE_INTERVAL_S if has_more else INTERVAL_S)
@@ -155,14 +155,6 @@ class Housekeeping:
         for conn, connection in self._connections.peers.items():
             if connection.has_flowed(FLOW_BYTES_MIN):
                 self._house.note(PeerFlowed(conn))
-
-    def _bring_old_over(self) -> bool:
-        """What an older format left; whether there is more."""
-        try:
-            return not self._house.is_over and self._house.store.bring_old_over()
-        except StorageError as error:
-            self._house.fail(error)
-            return False
 
     def _release_space(self) -> bool:
         try:

@@ -24,7 +24,6 @@ Modules:
 - ``writes``: the rows of a batch into their tables
 - ``in_list``: conditions on a few rows at once
 - ``backlog``: rows of large commits, on their way there by slices
-- ``old_history``: what died before format 6, on its way there
 - ``reads``: reads of committed state: the SQL behind the core's ``Storage``; ``past_reads``: of what is dead
 - ``schema``: the tables; ``migration``: from an older format
 - ``check_schema``: nothing in a database runs by itself, and its tables are the daemon's

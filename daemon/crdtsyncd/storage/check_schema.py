@@ -13,7 +13,6 @@ import sqlite3
 from contextlib import closing
 
 from crdtsyncd.storage.journal.quarantine import TABLE as QUARANTINE
-from crdtsyncd.storage.old_history import HISTORY_TO_5, OLD_HISTORY
 from crdtsyncd.storage.schema import SCHEMA
 
 _RUNNING = "SELECT type, name FROM sqlite_schema WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
@@ -22,13 +21,8 @@ _COLUMNS = "SELECT name, type, [notnull], dflt_value, pk, hidden FROM pragma_tab
 _NOT_ALWAYS_THERE = f"""
 {QUARANTINE};
 CREATE TABLE journal (id INTEGER PRIMARY KEY, batch BLOB NOT NULL);
-{HISTORY_TO_5}
-CREATE INDEX history_by_key ON history (space, key, hlc);
-CREATE INDEX history_lost ON history (space, key, hlc) WHERE fate = 2;
-CREATE INDEX history_by_space ON history (space);
-ALTER TABLE history RENAME TO {OLD_HISTORY};
 """
-"""One is made when it is needed, and the others are of older formats, and go with what is in them."""
+"""One is made when it is needed, and the other is of an older format, and goes with what is in it."""
 
 Shape = dict[tuple[str, str, str], object]
 

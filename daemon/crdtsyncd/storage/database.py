@@ -21,7 +21,6 @@ from crdtsyncd.storage.disk_guard import ballast_bytes
 from crdtsyncd.storage.journal.file import GENERATION_BYTES, JournalFile
 from crdtsyncd.storage.journal.journal import JOURNAL_ENDING, Journal, packed
 from crdtsyncd.storage.journal.quarantine import Quarantine, RowsRefused, is_of_rows
-from crdtsyncd.storage.old_history import is_there
 from crdtsyncd.storage.open_database import (
     ENDINGS,
     SECURE_DELETE,
@@ -153,7 +152,6 @@ class Store(Upkeep):
         undo.callback(self._connection.close)
         set_up(self._connection)
         prepare(self._connection)
-        self._has_old_history = is_there(self._connection)
         self._journal = Journal(self._connection, self.data_dir / JOURNAL_NAME)
         undo.callback(self._journal.abandon)
         self._checkpointer = connect(self.path)

@@ -13,7 +13,7 @@ from crdtsyncd.storage.check_schema import distrust, running_parts
 from crdtsyncd.storage.disk_guard import is_full
 from crdtsyncd.storage.file_header import read_header
 from crdtsyncd.storage.journal.journal import JOURNAL_ENDING
-from crdtsyncd.storage.migration import migrate
+from crdtsyncd.storage.migration import OLDEST, is_old, migrate
 from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT, SCHEMA
 
 from crdtsync.errors import StorageError
@@ -131,7 +131,7 @@ def remedy(error: sqlite3.Error, data_dir: Path) -> str:
 def prepare(db: sqlite3.Connection) -> None:
     """Make the tables of a new database, and bring one of an older format up to date.
 
-    :raises UnfitData: there is something in it that would run by itself.
+    :raises UnfitData: there is something in it that would run by itself, or it is older than the first release.
     """
     running = running_parts(db)
     if running:
@@ -140,7 +140,9 @@ def prepare(db: sqlite3.Connection) -> None:
             "with each write: restore it from a backup that you trust, or move it away"
         )
     found = db.execute("PRAGMA user_version").fetchone()[0]
-    if 0 < found < FORMAT:
+    if 0 < found < OLDEST:
+        raise UnfitData(f"the database is of format {found}, which no release has written: move it away")
+    if found and is_old(db, found):
         migrate(db, found)
     if found == 0:
         db.executescript(

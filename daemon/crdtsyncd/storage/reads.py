@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
-from crdtsyncd.storage.old_history import OLD_HISTORY
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 from crdtsyncd.storage.typed_rows import is_of_page, typed
 from crdtsyncd.storage.writes import CHANGE_BYTES, PURGED_FIRST
@@ -34,9 +33,9 @@ _LONG = "(SELECT v.value FROM entry_values v WHERE v.row = e.row)"
 VALUE = f"CASE WHEN e.value_bytes IS NULL THEN e.value ELSE {_LONG} END"
 IDS_MAX = 500
 """So many rows are asked for by one statement at most."""
-ENTRY = "{row}, e.space, e.writer, e.seq, e.n, e.key, e.sub, e.kind, e.hlc, e.agent, {value}, e.value_hash, e.attrs"
+ENTRY = "e.row, e.space, e.writer, e.seq, e.n, e.key, e.sub, e.kind, e.hlc, e.agent, {value}, e.value_hash, e.attrs"
 _IS_SHORT = f"e.value_bytes IS NULL AND IFNULL(LENGTH(e.value), 0) <= {INLINE_BYTES_MAX} OR e.kind = {int(Kind.TEXT)}"
-_LIVE = ENTRY.format(row="e.row", value=f"CASE WHEN {_IS_SHORT} THEN {VALUE} END")
+_LIVE = ENTRY.format(value=f"CASE WHEN {_IS_SHORT} THEN {VALUE} END")
 _LONG_BYTES = f"CASE WHEN {_IS_SHORT} THEN NULL ELSE IFNULL(e.value_bytes, LENGTH(e.value)) END"
 
 
@@ -75,7 +74,6 @@ class StateReads:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._has_old_history = False  # whether what died in an older format has a table of its own yet
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -140,7 +138,6 @@ class StateReads:
         return any(
             self._one(f"SELECT 1 FROM {table} WHERE space = ?{which and f' AND {which}'} LIMIT 1", (space,)) is not None
             for table, which in PURGED_FIRST
-            if table != OLD_HISTORY or self._has_old_history
         )
 
     def _last_position(self, space: int) -> int:

@@ -11,59 +11,6 @@ FORMAT = 7
 INLINE_BYTES_MAX = MEMORY_BYTES_MAX
 """A longer value has a row of its own: SQLite writes a whole row anew when it is marked."""
 
-CHANGES = """
--- the log: every change, in the order in which this node applied it
-CREATE TABLE changes (
-    position INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL,
-    hash BLOB NOT NULL, body BLOB NOT NULL,
-    time_ms INTEGER NOT NULL        -- when it was applied here
-);
-CREATE UNIQUE INDEX changes_by_number ON changes (space, writer, seq);
-"""
-
-REMOVALS = """
--- every operation that removed something from a key, so that an older cut can be told apart
-CREATE TABLE removals (
-    id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key TEXT NOT NULL,
-    writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, removes BLOB NOT NULL,
-    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
-    hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
-);
-CREATE INDEX removals_by_position ON removals (position, n);
-"""
-
-DOCUMENT_STATES = """
--- whole documents, each as of a position of the log; older ones stay while a snapshot in transfer needs them
-CREATE TABLE document_states (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
-    position INTEGER NOT NULL, state BLOB NOT NULL,
-    PRIMARY KEY (space, writer, seq, n, position)
-);
-"""
-
-OUTCOMES = """
--- what a client's write was answered, so that a retry is not a second write; the oldest first
-CREATE TABLE outcomes (
-    id INTEGER PRIMARY KEY,
-    client BLOB NOT NULL, slot INTEGER NOT NULL, number INTEGER NOT NULL, time_ms INTEGER NOT NULL, reply BLOB NOT NULL
-);
-CREATE UNIQUE INDEX outcomes_by_slot ON outcomes (client, slot);
-"""
-
-NEW_IN_2 = """
--- the first 8 bytes of the hashes of changes that were trimmed from the log, the oldest first
-CREATE TABLE change_hashes (
-    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, time_ms INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX change_hashes_by_number ON change_hashes (space, writer, seq);
-
--- a snapshot of a space on its way from a peer
-CREATE TABLE snapshot_parts (
-    space INTEGER NOT NULL, part INTEGER NOT NULL, snapshot BLOB NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (space, part)
-);
-"""
-
 ARCHIVES = """
 -- spaces that were dropped: what is left of them stays under their number for a while
 CREATE TABLE archives (
@@ -121,7 +68,13 @@ CREATE TABLE origins (
     space INTEGER NOT NULL, writer INTEGER NOT NULL, node TEXT NOT NULL, name TEXT NOT NULL,
     PRIMARY KEY (space, writer)
 ) WITHOUT ROWID;
-{CHANGES}
+-- the log: every change, in the order in which this node applied it
+CREATE TABLE changes (
+    position INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL,
+    hash BLOB NOT NULL, body BLOB NOT NULL,
+    time_ms INTEGER NOT NULL        -- when it was applied here
+);
+CREATE UNIQUE INDEX changes_by_number ON changes (space, writer, seq);
 -- what was written: one row for its whole life. What removes it marks it, and copies nothing
 CREATE TABLE entries (
     row INTEGER PRIMARY KEY, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
@@ -130,7 +83,14 @@ CREATE TABLE entries (
     seen BLOB,                      -- what the operation that wrote it took the place of; NULL: not known
     {", ".join(DEATHS)}
 );
-{REMOVALS}
+-- every operation that removed something from a key, so that an older cut can be told apart
+CREATE TABLE removals (
+    id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key TEXT NOT NULL,
+    writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL, removes BLOB NOT NULL,
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL,
+    hlc BLOB, agent TEXT, operation TEXT    -- who did what, and when; NULL: from before format 3
+);
+CREATE INDEX removals_by_position ON removals (position, n);
 -- edits of texts and documents, which are named by the dot of their first marker
 CREATE TABLE document_updates (
     space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
@@ -138,10 +98,30 @@ CREATE TABLE document_updates (
     agent TEXT NOT NULL, update_v1 BLOB NOT NULL,
     PRIMARY KEY (space, writer, seq, n, position, by_n)
 ) WITHOUT ROWID;
-{DOCUMENT_STATES}
-{OUTCOMES}
+-- whole documents, each as of a position of the log; older ones stay while a snapshot in transfer needs them
+CREATE TABLE document_states (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    position INTEGER NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (space, writer, seq, n, position)
+);
+-- what a client's write was answered, so that a retry is not a second write; the oldest first
+CREATE TABLE outcomes (
+    id INTEGER PRIMARY KEY,
+    client BLOB NOT NULL, slot INTEGER NOT NULL, number INTEGER NOT NULL, time_ms INTEGER NOT NULL, reply BLOB NOT NULL
+);
+CREATE UNIQUE INDEX outcomes_by_slot ON outcomes (client, slot);
 CREATE TABLE peers (node TEXT PRIMARY KEY, name TEXT NOT NULL, last_seen_ms INTEGER NOT NULL) WITHOUT ROWID;
-{NEW_IN_2}
+-- the first 8 bytes of the hashes of changes that were trimmed from the log, the oldest first
+CREATE TABLE change_hashes (
+    space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, time_ms INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX change_hashes_by_number ON change_hashes (space, writer, seq);
+
+-- a snapshot of a space on its way from a peer
+CREATE TABLE snapshot_parts (
+    space INTEGER NOT NULL, part INTEGER NOT NULL, snapshot BLOB NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (space, part)
+);
 {ARCHIVES}
 {NEW_IN_6}
 """

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from crdtsyncd.storage.journal.journal import Journal
 from crdtsyncd.storage.journal.quarantine import Quarantine, RowsRefused, is_of_rows
-from crdtsyncd.storage.old_history import bring_over, is_there
 from crdtsyncd.storage.past_reads import PastReads
 from crdtsyncd.storage.retry_replies import OutcomeTable
 from crdtsyncd.storage.writes import Writing, are_many, bring_in
@@ -253,7 +252,7 @@ class Settling(PastReads):
             return not self._is_shown
         before = self._backlog.count
         with self.work("settle"):
-            self._if_there_is_room(lambda: self._unsynced(lambda: bring_in(self._connection, self._backlog)))
+            self._if_there_is_room(self._bring_slice_in)
         self._backlog.let_go()
         self._is_stuck = 0 < self._backlog.count >= before
         return not self._is_stuck
@@ -271,13 +270,13 @@ class Settling(PastReads):
         while self._backlog.count and self.bring_some_in():
             pass
 
-    def _unsynced(self, do: Callable[[], object]) -> None:
-        """In a transaction that is not flushed: should it be lost, what it brings in is where it was."""
+    def _bring_slice_in(self) -> None:
+        """In a transaction that is not flushed: should it be lost, the rows are still in the backlog."""
         db = self._connection
         db.execute("PRAGMA synchronous = NORMAL")
         try:
             db.execute("BEGIN IMMEDIATE")
-            do()
+            bring_in(db, self._backlog)
             db.execute("COMMIT")
         except BaseException as error:
             if db.in_transaction:
@@ -294,26 +293,6 @@ class Settling(PastReads):
         self.is_behind = True
         log("rows_refused", level="error", reason=why)
         raise RowsRefused(why)
-
-    def bring_old_over(self) -> bool:
-        """Bring over a slice of what an older format left; see :mod:`crdtsyncd.storage.old_history`. False: that was
-        all, or there is no room.
-
-        :raises StorageError: the disk failed, as in :meth:`commit`.
-        """
-        if not self._has_old_history or self._is_shown or not self.settle():
-            return False
-        has_more = False
-
-        def bring() -> None:
-            nonlocal has_more
-            has_more = bring_over(self._connection)
-            self._has_old_history = has_more
-
-        with self.work("settle"):
-            self._if_there_is_room(lambda: self._unsynced(bring))
-        self._has_old_history = is_there(self._connection)
-        return has_more
 
     # -- what readers see --------------------------------------------------------------------------------------
 

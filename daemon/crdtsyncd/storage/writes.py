@@ -8,14 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
-from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, ROW_OFFSET, is_there
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.causality import Dot, Writer
@@ -95,8 +93,7 @@ _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
 _DEAD, _ALIVE = "position IS NOT NULL", "position IS NULL"
 PURGED_FIRST = (
-    ("changes", ""), ("change_hashes", ""), ("entries", _DEAD), (OLD_HISTORY, ""), ("removals", ""),
-    ("own_writers", ""),
+    ("changes", ""), ("change_hashes", ""), ("entries", _DEAD), ("removals", ""), ("own_writers", ""),
 )  # fmt: skip
 """What an archive does not keep: tables, and of which rows, if not of all."""
 _PURGED_LAST = (
@@ -107,7 +104,6 @@ PURGED_BYTES_MAX = 1024 * 1024
 _WEIGHTS = {
     "changes": "LENGTH(body)",
     "entries": "IFNULL(value_bytes, IFNULL(LENGTH(value), 0))",
-    OLD_HISTORY: "IFNULL(LENGTH(value), 0)",
     "document_updates": "LENGTH(update_v1)",
     "document_states": "LENGTH(state)",
 }
@@ -208,11 +204,6 @@ class Writing:
         among, parameters = in_list(rows)
         which = f"row {among} AND LENGTH(value) > {INLINE_BYTES_MAX}"
         return dict(self.db.execute(f"SELECT row, LENGTH(value) FROM entries WHERE {which}", parameters).fetchall())
-
-    @cached_property
-    def has_old_history(self) -> bool:
-        """Whether dead entries of an older format are still in a table of their own."""
-        return is_there(self.db)
 
     def _insert(self, batch: WriteBatch) -> Iterator[None]:
         for name, statement in _INSERTS:
@@ -369,8 +360,6 @@ class Writing:
         """Drop a slice of an archive; once nothing is left, the archive itself."""
         left = purge.rows_max
         for table, which in (*PURGED_FIRST, *_PURGED_LAST) if purge.is_whole else PURGED_FIRST:
-            if table == OLD_HISTORY and not self.has_old_history:
-                continue
             left -= self._purge_some(table, f"space = ?{which and f' AND {which}'}", purge.space, left)
             if left <= 0:
                 return
@@ -449,17 +438,12 @@ class Writing:
             self.db.execute("DELETE FROM change_hashes WHERE rowid < ?", (keep_from,))
 
     def _trim_history(self, trim: HistoryTrim) -> None:
-        space = trim.space
         if trim.dead_to is not None:
-            tables = [("entries", "row", DEAD_BYTES)]
-            if self.has_old_history:
-                tables.append((OLD_HISTORY, f"id - {ROW_OFFSET}", DEAD_BYTES_TO_5))
-            for table, row, size in tables:
-                which = f"space = ? AND {_DEAD} AND (position < ? OR position = ? AND {row} <= ?)"
-                position, last = trim.dead_to
-                self._trim_rows(table, size, which, (space, position, position, last))
+            which = f"space = ? AND {_DEAD} AND (position < ? OR position = ? AND row <= ?)"
+            position, last = trim.dead_to
+            self._trim_rows("entries", DEAD_BYTES, which, (trim.space, position, position, last))
         if trim.removals_to:
-            self._trim_rows("removals", REMOVAL_BYTES, "space = ? AND id <= ?", (space, trim.removals_to))
+            self._trim_rows("removals", REMOVAL_BYTES, "space = ? AND id <= ?", (trim.space, trim.removals_to))
 
     def _drop_history(self, drop: HistoryDrop) -> None:
         if drop.rows:

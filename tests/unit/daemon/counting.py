@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from crdtsyncd.storage.database import Store
-from crdtsyncd.storage.old_history import DEAD_BYTES_TO_5, OLD_HISTORY, is_there
 from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
 
 
@@ -17,10 +16,9 @@ def counters_by_sum(store: Store, space: int = 1) -> dict[str, int]:
         return store._one(f"SELECT IFNULL(SUM({size}), 0) FROM {table} WHERE space = ?", (space,))[0]
 
     def total_dead() -> int:
-        dead = store._one(
+        return store._one(
             f"SELECT IFNULL(SUM({DEAD_BYTES}), 0) FROM entries WHERE space = ? AND position IS NOT NULL", (space,)
         )[0]
-        return dead + (total(OLD_HISTORY, DEAD_BYTES_TO_5) if is_there(store._db) else 0)
 
     return {
         "log_changes": total("changes", "1"),

@@ -146,12 +146,12 @@ def test_values_of_an_older_format_are_marked_a_few_at_a_time(store: Store) -> N
 
 
 def test_without_room_everything_is_read_as_it_will_be(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_do: object) -> None:
+    def refuse() -> None:
         raise OSError(errno.ENOSPC, "no space")
 
     store.commit(written(value_bytes=3000), is_direct=True)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_unsynced", refuse)
+        patch.setattr(store, "_bring_slice_in", refuse)
         assert not store.bring_some_in()
         assert len(store.entries(1)) == ROWS
         assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (ROWS,), "in a transaction that is undone"

@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crdtsyncd.storage import old_history
+from crdtsyncd.config.exit_status import UnfitData
+from crdtsyncd.storage import migration
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.migration import migrate
 from crdtsyncd.storage.schema import FORMAT
@@ -17,12 +18,11 @@ from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.rows import DeadPlace, HistoryTrim
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import StorageError
-from crdtsync.wire.kinds import Kind
 from tests.golden.regenerate import DATABASES
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 OLD = [path for path in DATABASES if path.stem != f"database_{FORMAT}"]
-TO_5 = OLD[:5]
+TO_5 = OLD[:4]
 """Those that have a table for what is dead."""
 
 
@@ -50,8 +50,6 @@ def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
 def test_it_has_the_tables_of_a_new_one(migrated: Store, tmp_path: Path) -> None:
     (tmp_path / "beside").mkdir()
     new = Store(tmp_path / "new", tmp_path / "beside")
-    while migrated.bring_old_over():
-        pass
     try:
         assert tables(migrated._db) == tables(new._db)
     finally:
@@ -66,7 +64,7 @@ def test_its_counters_are_exact(migrated: Store) -> None:
 @pytest.mark.parametrize("old", TO_5, ids=[path.stem for path in TO_5], indirect=True)
 def test_it_knows_which_change_removed_what(migrated: Store) -> None:
     rows = migrated._db.execute(
-        "SELECT h.key, r.seq, h.seq FROM old_history h JOIN removals r USING (space, key, position) ORDER BY h.id"
+        "SELECT h.key, r.seq, h.seq FROM entries h JOIN removals r USING (space, key, position)"
     ).fetchall()
     assert sorted(rows) == [
         ("deleted", 4, 3),  # a delete
@@ -75,12 +73,12 @@ def test_it_knows_which_change_removed_what(migrated: Store) -> None:
         ("notes", 12, 11),  # an edit of a text takes the place of its marker
         ("plan/goal", 2, 1),  # a set
     ]
-    assert migrated._one("SELECT COUNT(*) FROM old_history", ()) == (5,)
-    positions = [position for (position,) in migrated._db.execute("SELECT position FROM old_history ORDER BY id")]
-    assert positions == sorted(positions)
+    dead = migrated._db.execute("SELECT position FROM entries WHERE position IS NOT NULL ORDER BY row").fetchall()
+    assert len(dead) == 5
+    assert dead == sorted(dead)
 
 
-@pytest.mark.parametrize("old", OLD[:3], ids=["database_1", "database_2", "database_3"], indirect=True)
+@pytest.mark.parametrize("old", OLD[:2], ids=["database_2", "database_3"], indirect=True)
 def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
     path = old / "data" / "crdtsync.db"
     with closing(sqlite3.connect(path)) as db:
@@ -93,22 +91,14 @@ def test_a_migration_that_fails_changes_nothing(old: Path) -> None:
         assert [*db.iterdump()] == before
 
 
-@pytest.mark.parametrize("old", OLD[:2], ids=["database_1", "database_2"], indirect=True)
+@pytest.mark.parametrize("old", OLD[:1], ids=["database_2"], indirect=True)
 def test_what_old_rows_do_not_tell_is_not_invented(migrated: Store) -> None:
     (row,) = migrated.dead(1, "deleted", None, is_lost=False, rows_max=10)
     assert (row.entry.agent, row.seen, row.fate, row.removal) == ("ann", None, None, None)
     assert migrated.dead(1, "deleted", None, is_lost=True, rows_max=10) == []
 
 
-@pytest.mark.parametrize("old", OLD[:1], ids=["database_1"], indirect=True)
-def test_a_dead_entry_that_nothing_explains_goes_first(old: Path) -> None:
-    with closing(sqlite3.connect(old / "data" / "crdtsync.db", isolation_level=None)) as db:
-        db.execute("DELETE FROM removals WHERE key = 'deleted'")
-        migrate(db, 1)
-        assert db.execute("SELECT key, position FROM old_history ORDER BY id").fetchone() == ("deleted", 0)
-
-
-# -- what died before comes over bit by bit ----------------------------------------------------------------------------
+# -- what died before format 6 had a table of its own ------------------------------------------------------------------
 
 
 def past(store: Store) -> list[object]:
@@ -127,24 +117,31 @@ def vars_of(entry: Entry) -> list[object]:
 
 
 @pytest.mark.parametrize("old", TO_5[-1:], ids=["database_5"], indirect=True)
-def test_what_died_before_reads_alike_at_any_time_while_it_comes_over(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(old_history, "SLICE_ROWS", 2)
-    monkeypatch.setattr(old_history, "_IS_LONG", f"(LENGTH(value) > 1 AND kind != {int(Kind.TEXT)})")
-    store = Store(old / "data", old / "run")
-    before = past(store)
-    assert before[1], "there is something"
-    slices = 0
-    while store.bring_old_over():
-        slices += 1
-        assert past(store) == before
-        store.close()  # and goes on where it was
-        store = Store(old / "data", old / "run")
-    with closing(store):
-        assert slices == 3
-        assert past(store) == before
-        assert store._one("SELECT COUNT(*) FROM entry_values", ()) != (0,)
+def test_one_that_was_brought_over_in_part_is_brought_over_whole(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon of the build before may have been ended amid that: it has this format, and the old table, too."""
+    with closing(sqlite3.connect(old / "data" / "crdtsync.db", isolation_level=None)) as db:
+        (short,) = db.execute("SELECT LENGTH(value) FROM history WHERE key = 'plan/goal'").fetchone()
+        db.execute("UPDATE history SET value = zeroblob(2000) WHERE key = 'plan/goal'")
+        db.execute("UPDATE spaces SET history_bytes = history_bytes + ? WHERE id = 1", (2000 - short,))
+        monkeypatch.setattr(migration, "_bring_over", lambda _db: None)
+        migrate(db, 5)
+        monkeypatch.undo()
+        assert db.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+        row = "(SELECT MIN(id) FROM old_history)"
+        copied = migration._COPIED
+        db.execute(
+            f"INSERT INTO entries (row, value, {copied}) SELECT id - (1 << 62), value, {copied} FROM old_history "
+            f"WHERE id = {row}"
+        )
+        db.execute(f"DELETE FROM old_history WHERE id = {row}")
+    with closing(Store(old / "data", old / "run")) as store:
+        oldest = store.oldest_dead(1, 99)
+        assert [row.key for row in oldest] == ["plan/goal", "deleted", "log", "log", "notes"]
+        assert counters(store) == counters_by_sum(store)
+        assert [row.entry.value for row in store.dead(1, "plan/goal", None, is_lost=False, rows_max=9)] == [bytes(2000)]
+        before = past(store)
+    with closing(Store(old / "data", old / "run")) as again:
+        assert past(again) == before
 
 
 @pytest.mark.parametrize("old", TO_5[-1:], ids=["database_5"], indirect=True)
@@ -155,3 +152,14 @@ def test_it_is_trimmed_before_what_dies_now(migrated: Store) -> None:
     migrated.commit(trim)
     assert migrated.oldest_dead(1, 99) == oldest[3:]
     assert counters(migrated) == counters_by_sum(migrated)
+
+
+@pytest.mark.parametrize("old", OLD[:1], ids=["database_2"], indirect=True)
+def test_one_from_before_the_first_release_is_refused(old: Path) -> None:
+    with closing(sqlite3.connect(old / "data" / "crdtsync.db")) as db:
+        db.execute("PRAGMA user_version = 1")
+        before = [*db.iterdump()]
+    with pytest.raises(UnfitData, match="is of format 1, which no release has written"):
+        Store(old / "data", old / "run")
+    with closing(sqlite3.connect(old / "data" / "crdtsync.db")) as db:
+        assert [*db.iterdump()] == before

@@ -18,7 +18,6 @@ from crdtsyncd.storage.journal import file as journal_file
 from crdtsyncd.storage.journal import journal, quarantine
 from crdtsyncd.storage.journal.file import JournalFile, unpacked_state
 from crdtsyncd.storage.journal.quarantine import RowsRefused
-from crdtsyncd.storage.old_history import HISTORY_TO_5
 
 from crdtsync.core.storage.rows import (
     ChangeRow,
@@ -35,6 +34,16 @@ from crdtsync.errors import StorageError
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 WRITER = 5
+HISTORY = """
+CREATE TABLE history (
+    id INTEGER PRIMARY KEY,
+    row INTEGER NOT NULL, space INTEGER NOT NULL, writer INTEGER NOT NULL, seq INTEGER NOT NULL, n INTEGER NOT NULL,
+    key TEXT NOT NULL, sub TEXT, kind INTEGER NOT NULL, hlc BLOB NOT NULL, agent TEXT NOT NULL,
+    value BLOB, value_hash BLOB NOT NULL, attrs BLOB,
+    position INTEGER NOT NULL, time_ms INTEGER NOT NULL, seen BLOB, by_n INTEGER, fate INTEGER
+);
+"""
+"""A table of formats up to 5."""
 
 
 @pytest.fixture
@@ -264,7 +273,7 @@ def test_the_rows_of_format_4_come_into_the_tables_at_the_first_start(store: Sto
             db.execute(f"ALTER TABLE entries DROP COLUMN {column.split()[0]}")
         for table in ("entry_values", "backlog"):
             db.execute(f"DROP TABLE {table}")
-        db.executescript(f"{HISTORY_TO_5} CREATE INDEX entries_by_space ON entries (space)")
+        db.executescript(f"{HISTORY} CREATE INDEX entries_by_space ON entries (space)")
         db.execute("PRAGMA user_version = 4")
     (store.data_dir / JOURNAL_NAME).unlink()
     upgraded = open_store(tmp_path)
