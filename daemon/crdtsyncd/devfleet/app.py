@@ -1,4 +1,4 @@
-"""Start the daemons, show them, and stop them all at the end."""
+"""Start the daemons, tell of them, and stop them all at the end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from crdtsyncd import terminal
 from crdtsyncd.devfleet.layout import NODES_MAX, ClusterError, NodePlace, prepared
 from crdtsyncd.devfleet.process import DevNode, stop_all
-
-if TYPE_CHECKING:
-    from crdtsyncd.devfleet.observer import Observer
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -33,10 +29,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option("--demo", is_flag=True, help="Let three small agents write, so that there is something to see.")
 def cluster(nodes: int, directory: Path | None, demo: bool) -> None:
-    """Start a small fleet of daemons on this machine, and show it until Ctrl-C.
+    """Start a small fleet of daemons on this machine, until Ctrl-C.
 
-    They are linked with each other over loopback. One that dies is started again; kill one to see it. Without a
-    terminal, one line is printed for each change. In crdtsync who it is the agent cluster-view.
+    They are linked with each other over loopback. One that dies is started again; kill one to see it. A line is printed
+    when a node comes, goes or raises an alarm. In crdtsync who it is the agent cluster-view.
     """
     try:
         with prepared(nodes, directory) as places:
@@ -72,14 +68,14 @@ class _Cluster:
         started_s = time.monotonic()
         runs = [asyncio.create_task(member.run()) for member in self._members]
         stopping = asyncio.create_task(self._stop.wait())
-        showing = asyncio.create_task(self._show(started_s))
+        telling = asyncio.create_task(self._tell(started_s))
         try:
-            done, _ = await asyncio.wait([showing, stopping, *runs], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([telling, stopping, *runs], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            showing.cancel()
-            await asyncio.wait([showing])
+            telling.cancel()
+            await asyncio.wait([telling])
             await stop_all(self._members, runs, self._hurry)
 
     def _on_signal(self) -> None:
@@ -88,35 +84,18 @@ class _Cluster:
             self._hurry.set()
         self._stop.set()
 
-    async def _show(self, started_s: float) -> None:
-        # While the daemons start, there is time to import what shows them.
-        from crdtsyncd.devfleet import demo
-        from crdtsyncd.devfleet.observer import Observer
+    async def _tell(self, started_s: float) -> None:
+        # While the daemons start, there is time to import what tells of them.
+        from crdtsyncd.devfleet import demo, view
 
-        observers = [Observer(member) for member in self._members]
         for member in self._members:
             await member.ready()
-        async with asyncio.TaskGroup() as group:
-            for observer in observers:
-                group.create_task(observer.run())
-            if self._demo:
-                group.create_task(demo.run(self._places))
-            group.create_task(self._tell(observers, time.monotonic() - started_s))
-
-    async def _tell(self, observers: list[Observer], took_s: float) -> None:
-        from crdtsyncd.devfleet import line_view
-
         try:
-            line_view.greet(observers, took_s)
-            if _is_screen():
-                from crdtsyncd.devfleet import screen_view
-
-                await screen_view.show(observers)
-            else:
-                await line_view.show(observers)
-        except OSError:  # the pipe is closed, or the terminal gone: nobody reads any more
+            view.greet(self._members, time.monotonic() - started_s)
+            async with asyncio.TaskGroup() as group:
+                for member in self._members:
+                    group.create_task(view.follow(member))
+                if self._demo:
+                    group.create_task(demo.run(self._places))
+        except* OSError:  # the pipe is closed, or the terminal gone: nobody reads any more
             self._stop.set()
-
-
-def _is_screen() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""Three small agents that give a trial cluster something to show: a register, a log, a text."""
+"""Three small agents that give a trial cluster something to look at: a register, a log, a text."""
 
 from __future__ import annotations
 

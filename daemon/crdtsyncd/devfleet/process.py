@@ -31,7 +31,6 @@ class DevNode:
         self.pid: int | None = None
         self.is_ready = False
         self.fault = ""
-        self.restart_at_s = 0.0
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
@@ -50,7 +49,6 @@ class DevNode:
             if not self._ready.is_set():
                 raise ClusterError(f"{self.place.name} did not start, {self.fault}")
             delay_s = RESTART_S_FIRST if time.monotonic() - started_s > STABLE_S else delay_s
-            self.restart_at_s = time.monotonic() + delay_s
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
             delay_s = min(2 * delay_s, RESTART_S_MAX)
