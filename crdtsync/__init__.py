@@ -1,6 +1,6 @@
 """crdtsync: shared state for fleets of AI agents, kept by a daemon on every host and merged without conflicts lost.
 
-What an agent needs is here: :class:`Client`, :class:`AsyncClient` and the errors that they raise. Everything is
+An agent imports :class:`Client` or :class:`AsyncClient` from here, and the errors that they raise. Each name is
 imported when it is first used, so that ``import crdtsync`` costs next to nothing.
 
 Rooms and modules, top to bottom; each may import those below it (``pyproject.toml`` holds the order):

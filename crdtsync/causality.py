@@ -1,4 +1,4 @@
-"""What happened before what: dots, version vectors, frontiers and the hybrid logical clock.
+"""The order of changes: dots, version vectors, frontiers and the hybrid logical clock.
 
 A *dot* ``(writer, seq, n)`` names one written value: operation ``n`` of change ``seq`` of ``writer``. A *version
 vector* maps each writer to the highest ``seq`` applied; since changes of one writer are applied in order without gaps,

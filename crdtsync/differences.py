@@ -13,7 +13,7 @@ LINE_DIFFERENCES_MAX = 400
 CHARACTER_DIFFERENCES_MAX = 150
 
 LINES_MAX = 50_000
-"""Of the part of a text that differs; with more it is one block."""
+"""Lines of the part of a text that differs; with more it is one block."""
 
 STEPS_MAX = 100_000
 """Steps that comparing two texts may take, at 0.5 µs each; what is not compared by then is replaced as a whole."""
@@ -75,8 +75,7 @@ def _narrow(old: str, new: str, effort: Effort) -> Iterator[Span]:
     prefix = common_prefix(old, new)
     suffix = common_prefix(old[prefix:][::-1], new[prefix:][::-1])
     inner_old, inner_new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
-    # What shares little is not the old text edited: replacing it whole reads better than keeping a letter here and
-    # there.
+    # If two texts share little, replacing the whole reads better than keeping a letter here and there.
     differences_max = min(CHARACTER_DIFFERENCES_MAX, max(4, (len(inner_old) + len(inner_new)) // 3))
     for a, b, c, d in changes(inner_old, inner_new, differences_max, effort):
         yield prefix + a, prefix + b, prefix + c, prefix + d
@@ -108,7 +107,9 @@ def common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
 def changes(
     old: Sequence[str], new: Sequence[str], differences_max: int, effort: Effort | None = None
 ) -> Iterator[Span]:
-    """What changed between two sequences; all of it if there are more differences, or it takes more, than allowed."""
+    """The spans that changed between two sequences; all of it if there are more differences, or it takes more, than
+    allowed.
+    """
     if not old or not new:
         if old or new:
             yield 0, len(old), 0, len(new)

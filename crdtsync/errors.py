@@ -24,8 +24,8 @@ class CrdtSyncError(Exception):
 
     @property
     def token(self) -> str | None:
-        """Of a write that is done although its wait ended, that write's; where ``current`` is there, the point at which
-        that is what there is; else None.
+        """The token of a write that is done although its wait ended; or, if ``current`` is there, the point at which
+        the key holds that; else None.
         """
         token = self.details.get("token")
         return token if isinstance(token, str) else None
@@ -93,8 +93,8 @@ class Unresolved(CrdtSyncError):
 
     @property
     def current(self) -> Any:
-        """What the key holds: from a client an ``Entry`` with all other values in ``siblings``; None if that is too
-        much for one reply.
+        """The value that the key holds: from a client an ``Entry`` with all other values in ``siblings``; None if that
+        is too much for one reply.
         """
         return self.details.get("current")
 
@@ -114,7 +114,7 @@ class Refused(CrdtSyncError):
 
     @property
     def index(self) -> int | None:
-        """Of a refused batch: which of its operations was refused, counted from 0."""
+        """If a batch was refused: which of its operations, counted from 0."""
         index = self.details.get("index")
         return index if isinstance(index, int) else None
 
@@ -139,7 +139,7 @@ class VersionMismatch(Refused):
 
     @property
     def current(self) -> Any:
-        """What the key holds: from a client an ``Entry``, or None if it is absent."""
+        """The value that the key holds: from a client an ``Entry``, or None if it is absent."""
         return self.details.get("current")
 
 
@@ -151,7 +151,7 @@ class ClaimHeld(Refused):
 
     @property
     def agent(self) -> str | None:
-        """Who holds it."""
+        """The agent that holds it."""
         return _text(self.details.get("agent"))
 
     @property
@@ -185,7 +185,7 @@ class SchemaMismatch(Refused):
 
     @property
     def pattern(self) -> str | None:
-        """Of which schema."""
+        """The schema's pattern."""
         return _text(self.details.get("pattern"))
 
 
@@ -200,7 +200,7 @@ class RanksLower(Refused):
 
     @property
     def current(self) -> Any:
-        """What the key holds: from a client an ``Entry``."""
+        """The value that the key holds: from a client an ``Entry``."""
         return self.details.get("current")
 
 
@@ -240,7 +240,7 @@ class NotAllowed(Refused):
 
     @property
     def who(self) -> str | None:
-        """Who was refused, as rules name it: ``agent:NAME`` or ``uid:NUMBER``."""
+        """The refused agent, as rules name it: ``agent:NAME`` or ``uid:NUMBER``."""
         return _text(self.details.get("who"))
 
     @property

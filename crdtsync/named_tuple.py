@@ -1,8 +1,8 @@
 """Named tuples whose classes are made quickly: a start of a daemon makes two hundred of them.
 
 ``typing.NamedTuple`` compiles a constructor for each class and an expression for each field, which takes 0.1 to 0.3 ms.
-Here a constructor is compiled once for each number of fields, and copied with the names of these: 0.02 ms. What is made
-behaves the same, and to a type checker it is the same.
+Here a constructor is compiled once for each number of fields, and copied with the names of these: 0.02 ms. The classes
+behave the same, and are the same to a type checker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _getter: Any = vars(collections)["_tuplegetter"]  # what the fields of the stand
 
 
 class _Row(tuple[Any, ...]):
-    """What each of them inherits; in ``typing.NamedTuple`` each class has its own copy."""
+    """The methods that all of them inherit; in ``typing.NamedTuple`` each class has its own copy."""
 
     __slots__ = ()
     if TYPE_CHECKING:  # as an annotation it would be a field to typing.get_type_hints

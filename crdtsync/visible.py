@@ -1,7 +1,7 @@
 """Text that does only what it shows.
 
 Example: U+202E makes ``exe.gpj`` read as ``jpg.exe`` on a terminal; U+200B and the tag characters of Unicode hide words
-from a person that a model reads. Whatever cannot be seen is shown as what it is: ``\\x1b``, ``\\u202e``.
+from a person that a model reads. An invisible character is shown as an escape: ``\\x1b``, ``\\u202e``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The library that agents import: :class:`Client` for threads and scripts, :class:`AsyncClient` for asyncio.
 
-Both speak docs/reference/agent-protocol.md to the daemon of this host, over a unix socket. What they share is pure:
+Both speak docs/reference/agent-protocol.md to the daemon of this host, over a unix socket. Their common part is pure:
 no socket, no thread, no event loop. ``blocking`` and ``aio`` only move bytes.
 
 Open first: ``blocking.client``, whose docstrings say what every method does and promises; ``aio`` has the same

@@ -1,11 +1,11 @@
 """The core: one node of a fleet as a state machine, without a socket, a file, a clock or a random number.
 
-The problem. A daemon holds many spaces, talks to many peers and many agents, and may be killed at any moment.
-Whatever an agent or a peer has been told must be true after the kill. If sockets, disk and rules were mixed, nobody
-could see that it holds, and no test could try every order of events. So the rules are here, and the daemon only
-carries out what they say. The shape is that of etcd's raft library.
+The problem. A daemon holds many spaces, talks to many peers and many agents, and may be killed at any moment. After the
+kill, everything that it has told an agent or a peer must still be true. If sockets, disk and rules were mixed, nobody
+could see that this holds, and no test could try every order of events. Therefore the rules are here, and the daemon
+only carries out what they say. The shape is that of etcd's raft library.
 
-The pump. Whoever drives a node (in the daemon, :mod:`crdtsyncd.loop.driver`) repeats four steps:
+The pump. The driver of a node (in the daemon, :mod:`crdtsyncd.loop.driver`) repeats four steps:
 
 1. ``node.step(event, now)`` for everything that has happened: a frame of an agent, a message of a peer, a
    connection that came or went, a tick of the clock. The node changes its memory and nothing else.

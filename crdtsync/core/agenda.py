@@ -31,7 +31,7 @@ _REGISTER = Kind.REGISTER
 
 
 class NodePart(IntEnum):
-    """What a turn runs if it is due, in this order; the news comes after ``RECORDS``."""
+    """The parts that a turn runs if they are due, in this order; the news comes after ``RECORDS``."""
 
     REQUESTS = 0
     EXPIRY = 1
@@ -51,15 +51,15 @@ class NodePart(IntEnum):
 PARTS = tuple(NodePart)
 FOLLOWERS = (NodePart.RETENTION, NodePart.PEERS)
 TURN_PATIENCE_S = 0.001
-"""What is due by time alone may come so much late: to work out when that is takes longer than many a turn."""
+"""A part that is due by time alone may run so much late: to find out when it is due takes longer than many a turn."""
 NEWS_PATIENCE_S = 0.02
 """The same if a turn brought nothing but news, after which little is due sooner than was known before."""
 _AT_ONCE = [0.0] * len(PARTS)
 
 
 class Agenda:
-    """Of one node. ``deadlines``, given once all parts are there: how to ask a part when it is due (None: never). A
-    part without one is due by :meth:`all_now` alone.
+    """When each part of a node is due. ``deadlines``, given once all parts are there: how to ask a part when it is due
+    (None: never). A part without one is due by :meth:`all_now` alone.
 
     ``soonest_s``: before this nothing is due, as far as is known. ``ran``: what this turn ran, or else the last one.
     """

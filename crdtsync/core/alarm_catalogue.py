@@ -24,7 +24,7 @@ WARNING: Final = "warning"
 
 
 class Alarm(NamedTuple):
-    """What there is to say of an alarm before it is raised.
+    """An alarm of the catalogue: its texts, known before it is raised.
 
     :param code: for programs; also the title of its section on the page of alarms
     :param severity: :data:`CRITICAL` or :data:`WARNING`

@@ -8,7 +8,7 @@ from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.named_tuple import NamedTuple
 
 ALARM_KEYS_MAX = 100
-"""Of which an alarm remembers that it is about them; with more, it may be about any."""
+"""Keys that an alarm remembers as its subject; with more, it may be about any."""
 
 
 class Raised(NamedTuple):

@@ -6,8 +6,8 @@ How is said in :mod:`crdtsync.core.replica.fork_healing`. Here is when:
 2. It is taken back in a turn with nothing else to commit, so that what is on disk is what memory holds; what has
    changed on disk is read anew. Agents attach again after that, to what they know as another database, since tokens and
    versions that were handed out before may name other changes now.
-3. The moved changes are applied, a slice a turn. What agents and peers say meanwhile waits until that is done, and is
-   then taken in some at a time. If much waits, they are read no further.
+3. The moved changes are applied, a slice a turn. Events of agents and peers wait until that is done; then the node
+   takes some in each turn. If many wait, the driver reads no more of them.
 
 A member that forges a fork each second has other nodes do that again and again. So they rest in between.
 """
@@ -42,9 +42,9 @@ REST_FACTOR = 9
 """After a healing a node rests so many times as long as it took: a tenth of the time at most goes into that."""
 WAITING_EVENTS_MAX = 1000
 WAITING_BYTES_MAX = 4 * 1024 * 1024
-"""Of what agents and peers have said, until they are read no further; one frame of each may come on top."""
+"""Waiting events of agents and peers, beyond which no more are read; one frame of each may come on top."""
 SLICE_EVENTS = 64
-"""Of these, in one turn."""
+"""Waiting events that are taken in in one turn."""
 _SAYS = "this node has healed a fork: attach again"
 
 
@@ -57,8 +57,9 @@ class _Collecting(NamedTuple):
 
 
 class ForkHealing:
-    """Of one node. ``waiting``: what agents and peers have said since the last turn, or while a healing is brought to
-    its end; ``take`` takes such an event in. ``read_anew`` reads a space from disk: see :meth:`.node.Node.read_anew`.
+    """Heals the forks of one node. ``waiting``: events of agents and peers since the last turn, or while a healing is
+    brought to its end; ``take`` takes such an event in. ``read_anew`` reads a space from disk: see
+    :meth:`.node.Node.read_anew`.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ForkHealing:
         self.is_put_off = False
 
     def begin(self) -> WriteBatch | None:
-        """What this turn commits, and nothing else, to heal a fork; None: it is a turn as others."""
+        """The batch that this turn commits, and nothing else, to heal a fork; None: it is a turn as others."""
         node = self._node
         if self.is_finishing:
             self._apply(*self._left.pop(0))
@@ -122,8 +123,8 @@ class ForkHealing:
 
     @property
     def has_others_wait(self) -> bool:
-        """Whether what agents and peers say is for later: else a busy node would never have nothing to commit. What
-        others have said before goes first.
+        """Whether events of agents and peers wait: else a busy node would always have something to commit. Those that
+        came before go first.
         """
         return self.is_put_off or self.is_finishing or bool(self.waiting)
 
@@ -138,7 +139,7 @@ class ForkHealing:
         return self._rests_until_s
 
     def rewind(self) -> WriteBatch | None:
-        """What takes a branch back, and keeps what is to come instead; None: nothing can be healed now.
+        """The batch that takes a branch back, and stores the moved changes; None: nothing can be healed now.
 
         To be called when all that memory holds is on disk.
         """

@@ -1,4 +1,4 @@
-"""Who this node is."""
+"""The node's identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node is fed, and what it hands out: events in, :class:`Ready` out; see :mod:`crdtsync.core.node`."""
+"""Events in, :class:`Ready` out: the types that go into a node and come out of it; see :mod:`crdtsync.core.node`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Room(NamedTuple):
 
 
 class HostAlarm(NamedTuple):
-    """What only the caller sees is wrong, such as a port that another program has. An empty message: that is over."""
+    """A fault that only the caller sees, such as a port that another program has. An empty message: that is over."""
 
     alarm: Alarm
     message: str
@@ -131,7 +131,9 @@ class JoinOpened(NamedTuple):
 
 
 class JoinAsked(NamedTuple):
-    """What it asked. ``is_signed``: the key of its certificate has signed it; ``pin``: the certificate's, if so."""
+    """The request of that node. ``is_signed``: the key of its certificate has signed it; ``pin``: the certificate's, if
+    so.
+    """
 
     conn: int
     join: Join
@@ -172,7 +174,9 @@ Event = (
 
 
 class Ready(NamedTuple):
-    """What the caller must do, field by field from top to bottom; :mod:`crdtsync.core` says why in this order."""
+    """The caller's duties of this turn, field by field from top to bottom; :mod:`crdtsync.core` says why
+    in this order.
+    """
 
     persist: WriteBatch
     """Rows, to be made durable in one commit before anything below is done. Empty after a turn that only read."""
@@ -192,9 +196,9 @@ class Ready(NamedTuple):
     """Connections of agents that are to be closed, with the reason, after what ``replies`` has for them."""
 
     membership: Membership | None = None
-    """Who belongs to the cluster from now on, if that has changed: whom to trust, and whom to dial. Else None."""
+    """The cluster's members from now on, if that has changed: whom to trust, and whom to dial. Else None. Else None."""
 
     chores: Sequence[Chore] = ()
-    """What only the caller can do, such as opening a listener. Each ends with a
+    """Tasks that only the caller can do, such as opening a listener. Each ends with a
     :class:`~crdtsync.core.agents.cluster_requests.ChoreDone`, to be stepped like any other event.
     """

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from random import Random
 
 _OF_OTHERS = frozenset((AgentOpened, AgentFrame, AgentFlow, AgentClosed, PeerOpened, PeerFrame, PeerClosed, PeerFlowed))
-"""What agents and peers do."""
+"""Events of agents and peers."""
 
 
 class Node(NodeParts):
@@ -125,7 +125,7 @@ class Node(NodeParts):
     # -- events in -------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Now) -> None:
-        """Take in one event. What follows from it shows in the next :meth:`ready`."""
+        """Take in one event. The next :meth:`ready` shows what follows from it."""
         self.now_ms, self.now_s = now
         self.alarms.now_ms = self.now_ms
         for name in self.restless:
@@ -250,7 +250,7 @@ class Node(NodeParts):
     def status(self, agent: Agent | None = None, reserved: bool = False) -> dict[str, Any]:
         """The object that ``crdtsync status --json`` prints; with the reserved space if that is asked for.
 
-        Of what an ``agent`` may not see nothing is in it.
+        It leaves out all that an ``agent`` may not see.
         """
         if agent is not None and not self.authorizer.sees_everything(agent):
             return limited_status(self, agent, build_status(self, self.counts, self.usages))
@@ -259,7 +259,7 @@ class Node(NodeParts):
     # -- results out -----------------------------------------------------------------------------------------------
 
     def ready(self) -> Ready:
-        """What has to be done now.
+        """List all that the caller has to do now.
 
         The caller must end with :meth:`advance` or :meth:`persist_failed` before the next call.
         """
@@ -311,7 +311,7 @@ class Node(NodeParts):
                 self.sync.ask_again(name)
 
     def _heed_waiting(self) -> None:
-        """Who waits may be waiting for just what has happened."""
+        """Look at waiting requests again: what has just happened may answer some."""
         dispatcher = self.dispatcher
         if len(dispatcher.waits) or len(dispatcher.long_reads):
             self.agenda.all_now()  # a request that goes on may be any
@@ -432,7 +432,7 @@ class Node(NodeParts):
     def step_failed(self, event: Event, why: str) -> Ready:
         """:meth:`step` raised what it never should.
 
-        A bug. What it left half done is dropped, with all that was not yet committed.
+        A bug. The node drops what the event left half done, with all that was not yet committed.
         """
         dispatcher, sync = self.dispatcher, self.sync
         ready = Ready(WriteBatch(), [], dispatcher.replies, [], dispatcher.closes)
@@ -455,7 +455,7 @@ class Node(NodeParts):
         return self._begin_anew(ready, refusal)
 
     def read_anew(self, name: str, refusal: CrdtSyncError) -> Ready:
-        """A commit has changed what the disk holds of a space: read that. Whoever waits gets ``refusal``."""
+        """A commit has changed what the disk holds of a space: read that. Waiting agents get ``refusal``."""
         replica = self.replicas[name]
         replica.read_anew(next(row for row in self.storage.spaces() if row.name == name))
         self._read(replica)

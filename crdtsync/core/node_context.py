@@ -1,4 +1,5 @@
-"""What the parts of a node share: who it is, the time, its disk, the spaces that it holds, and the turn under way.
+"""The things that the parts of a node share: who it is, the time, its disk, the spaces that it holds, and the turn
+under way.
 
 For example, the part that deletes expired entries looks through ``restless_replicas()``, commits a deletion in one of
 them, and says so by :meth:`NodeContext.applied`: watchers, peers and the agenda then hear of it from the node.

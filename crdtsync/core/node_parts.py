@@ -56,8 +56,9 @@ if TYPE_CHECKING:
 
 
 class NodeSettings(NamedTuple):
-    """What who runs a node says of it. ``limits``: of an agent of which the cluster says nothing else; ``room_bytes``:
-    what a snapshot may take of memory, None: not known; ``voters``: the nodes that decide on quorum claims.
+    """Settings of a node, from the person who runs it. ``limits``: for an agent for which the cluster sets none;
+    ``room_bytes``: memory that a snapshot may take, None: not known; ``voters``: the nodes that decide on quorum
+    claims.
     """
 
     caps: Caps = DEFAULT_CAPS
@@ -141,7 +142,7 @@ class NodeParts(NodeContext):
         return replica
 
     def _read(self, replica: Replica) -> None:
-        """What a replica holds has just been read from disk."""
+        """Attach the node's parts to a replica that has just been read from disk."""
         self._durable[replica.name] = replica.position
         self._texts[replica.name] = TextKeeper(replica)
         self.restless.add(replica.name)
@@ -150,13 +151,13 @@ class NodeParts(NodeContext):
         self.reaper.loaded(replica)
 
     def _equip(self, replica: Replica) -> None:
-        """What a replica needs of its node whenever it has been read from disk."""
+        """Give a replica what it needs of its node, each time that it has been read from disk."""
         replica.documents.now_s = self.now_s
         replica.documents.wake = lambda: self._wake(replica)
         replica.uploads.bytes_max = self._blob_bytes_max
 
     def _rest(self, replica: Replica) -> None:
-        """Of many spaces that are there at a start few are used soon: each is let go before the next one is read."""
+        """Let a space sleep again before the next one is read: of many spaces at a start, few are used soon."""
         is_resumed = any(True for _ in replica.staging.parts())  # a snapshot of it that was being taken
         has_texts = bool(self.storage.document_spans(replica.id, None, 1))  # which are trimmed in rounds
         if replica.name != CLUSTER_SPACE and not is_resumed and not has_texts and may_sleep(replica):
@@ -246,7 +247,7 @@ class NodeParts(NodeContext):
         return sum(replica.documents.memory_bytes for replica in self.replicas.values() if replica.asleep is None)
 
     def data(self) -> str:
-        """What this node holds for agents, in words; empty if nothing."""
+        """The names of spaces in which this node holds data for agents, in words; empty if none."""
         held = [name for name, replica in sorted(self.replicas.items()) if replica.vector and name != CLUSTER_SPACE]
         return f"this node holds data already (in {', '.join(held)})" if held else ""
 

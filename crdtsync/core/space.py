@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Effect(NamedTuple):
-    """What one operation did: the entry that it added, if any, and those that it removed."""
+    """The effect of one operation: the entry that it added, if any, and those that it removed."""
 
     op: Op
     added: Entry | None
@@ -49,7 +49,7 @@ class Applied(NamedTuple):
 
 
 class SpaceState:
-    """See the module's description. What must be written to disk goes to ``ledger``."""
+    """See the module's description. Rows to be written go to ``ledger``."""
 
     __slots__ = (
         "_random", "alarms", "clock", "documents", "entries", "epoch", "floor", "id", "ledger", "name", "node",

@@ -57,7 +57,9 @@ def _raise_open_files_max() -> None:
 
 
 def _log_ignored(ignored: Any) -> None:
-    """What the interpreter cannot raise anywhere, such as a server name in a TLS handshake that is no ASCII."""
+    """Log an error that the interpreter cannot raise anywhere, such as a server name in a TLS handshake that is no
+    ASCII.
+    """
     event_log.log("ignored", level="warning", error=f"{type(ignored.exc_value).__name__}: {ignored.exc_value}")
 
 

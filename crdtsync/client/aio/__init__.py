@@ -7,8 +7,8 @@ Open first: :mod:`crdtsync.client.aio.client`. :class:`AsyncClient` is a connect
 Example: three tasks call ``get`` at once. Each puts its request on the one connection and waits for its own reply;
 the requests go out one after another without waiting, and each reply wakes the task that asked.
 
-What follows by itself (a watch, a mirror, a resolver, an editor) has a connection of its own, so that a slow
-consumer holds up nobody else, and comes back by itself when that breaks.
+Each watch, mirror, resolver and editor has a connection of its own, so that a slow consumer holds up nobody else, and
+comes back automatically when that breaks.
 
 Modules:
 

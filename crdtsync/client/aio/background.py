@@ -12,7 +12,7 @@ from crdtsync.errors import InvalidRequest
 
 
 class AsyncBackground:
-    """Runs a coroutine function until that returns. Whoever wants it to end tells it so, and joins it."""
+    """Runs a coroutine function until that returns. To end it, a caller tells it so, and joins it."""
 
     def __init__(self, run: Callable[[], Awaitable[None]], _name: str = "") -> None:
         self._run = run
@@ -87,13 +87,13 @@ def at_once(_begin: Callable[..., Awaitable[object]], *_: object) -> None:
 
 
 async def call(function: Callable[..., object], *arguments: Any) -> Any:
-    """What a caller's function returns, a coroutine function or not."""
+    """The result of a caller's function, a coroutine function or not."""
     result = function(*arguments)
     return await result if isinstance(result, Awaitable) else result
 
 
 def wake_up() -> asyncio.Event:
-    """What one task waits for and another one sets."""
+    """An event that one task waits for and another one sets."""
     return asyncio.Event()
 
 

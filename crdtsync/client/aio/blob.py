@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class AsyncBlob:
     """The bytes of a blob, read as a file opened in binary mode is: in order, or from where :meth:`seek` goes.
 
-    What is read stays the blob that it was when it was opened. If that is removed or replaced meanwhile, reading goes
-    on while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most three
-    parts of 512 KiB are in memory: the daemon is asked for the next ones of whoever reads in order. Whoever reads all
-    of it in order has it compared with ``sha256`` at the end.
+    The content stays that of the blob when it was opened. If the blob is removed or replaced meanwhile, reading goes on
+    while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most three
+    parts of 512 KiB are in memory: if a caller reads in order, the next parts are fetched ahead. If it reads all of it
+    in order, the content is compared with ``sha256`` at the end.
     """
 
     def __init__(self, session: AsyncBlobMethods, operations: Operations, entry: Entry) -> None:
@@ -122,7 +122,7 @@ class AsyncBlob:
         self.closed, self._part, self._ahead = True, None, None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """What is left, piece by piece."""
+        """The rest, piece by piece."""
         while data := await self.read(PART_BYTES):
             yield data
 

@@ -1,4 +1,4 @@
-"""What has changed since a token."""
+"""Changes since a token."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class AsyncSession(
     AsyncSchemaMethods,
     AsyncSpaceMethods,
 ):
-    """What one author does over a client's connection: it has its own memory of what it has read.
+    """One author's operations over a client's connection, with a memory of what it has read.
 
     Where tasks share a session, they are one author: what one of them reads, a write by another supersedes. Where
     that is not meant, give each its own :meth:`session`.
@@ -190,9 +190,9 @@ class AsyncClient(AsyncSession):
     :param space: else CRDTSYNC_SPACE, ``default``.
     :param agent: the name to write under, such as ``Research Lead``; else CRDTSYNC_AGENT, or one made of the user and
         the program.
-    :param after: a token, such as another client's :attr:`token`; else CRDTSYNC_AFTER. Whatever this client does, its
-        daemon first waits until it holds what that names; an operation that waits in vain raises Timeout and says
-        what is missing. The client asks the same by itself of a daemon that it comes to by reconnecting.
+    :param after: a token, such as another client's :attr:`token`; else CRDTSYNC_AFTER. The daemon waits with each
+        operation of this client until it holds what that names; an operation that waits in vain raises Timeout and says
+        what is missing. When the client reconnects to another daemon, it asks the same for all that it has seen.
     :param timeout: the time limit of every operation that is given none, in seconds or as a timedelta.
     :param wait: how long to wait for a daemon that is not there yet. Later on this is not needed: whatever is asked,
         watched, mirrored or edited while the daemon restarts waits for it, as long as ``timeout`` allows.

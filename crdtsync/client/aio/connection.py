@@ -110,7 +110,7 @@ class AsyncConnection:
         self.wait_s = 0.0
         """How long to wait for a daemon before the first connection."""
         self.mirrors: list[AsyncMirror] = []
-        """Of all sessions: what these write returns when its mirrors show it."""
+        """The mirrors of all sessions: a write returns when those of its session show it."""
         self._client = os.urandom(16)
         self._table = InFlight(self.horizon)
         self._backoff = Backoff()

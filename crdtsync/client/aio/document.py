@@ -37,7 +37,7 @@ class AsyncDocument:
     async def get(
         self, path: Path = "", default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
     ) -> Any:
-        """What stands at ``path`` as plain values, ``default`` if nothing does; shared texts and XML as str.
+        """The plain values at ``path``, or ``default`` if nothing is there; shared texts and XML as str.
 
         With ``after`` (a token) it waits until this daemon holds what that names.
         """
@@ -47,7 +47,7 @@ class AsyncDocument:
     async def observe(
         self, path: Path = "", default: Any = None, *, timeout: Seconds | None = None
     ) -> AsyncIterator[Any]:
-        """What stands at ``path`` now, as :meth:`get` gives it, and then whenever it has become another value.
+        """The value at ``path`` now, as :meth:`get` returns it, and then each time that it has become another one.
 
         Values that come and go while the last one is looked at are left out. ``timeout`` is that of a watch.
         """
@@ -73,7 +73,7 @@ class AsyncDocument:
     ) -> Written:
         """Put ``value`` at ``path``, with maps where parts before it are missing; returns the token.
 
-        What was there goes, with what others add to it at the same time: to keep that, set what is below it.
+        The old value goes, with what others add to it at the same time: to keep that, set what is below it.
 
         :raises InvalidRequest: ``path`` leads through what is no map and no list, or to no place of a list.
         """

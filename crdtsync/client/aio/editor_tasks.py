@@ -1,5 +1,5 @@
-"""What an editor does in the background: one task sends what is typed, another is told what others write; and what all
-editors tell of that.
+"""The background tasks of an editor: one sends what is typed, another receives what others write; and what all editors
+tell of that.
 
 :class:`AsyncEditor` is the face of it under asyncio, :class:`Editor` of one in a thread of its own.
 """
@@ -425,7 +425,7 @@ class Typing:
 
 
 class BaseEditor:
-    """What an editor tells, and does at once, under asyncio and among threads."""
+    """The properties of an editor, and its immediate actions, under asyncio and among threads."""
 
     key: str
     _typing: Typing
@@ -476,6 +476,6 @@ class BaseEditor:
 
     def send(self) -> None:
         """Have what is typed so far sent apart from what follows, so that others see the text as it is now; without
-        waiting for it. Of itself an editor sends as often as the daemon takes it.
+        waiting for it. An editor sends by itself as often as the daemon takes it.
         """
         self._typing.send()

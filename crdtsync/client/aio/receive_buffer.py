@@ -39,7 +39,7 @@ class Receiver(asyncio.BufferedProtocol):
 
 
 class StreamReceiver(asyncio.StreamReaderProtocol, Receiver):  # in this order: a stream notes where it ends
-    """What feeds a :class:`asyncio.StreamReader`."""
+    """Feeds a :class:`asyncio.StreamReader`."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         Receiver.__init__(self)

@@ -145,8 +145,8 @@ class AsyncResolver:
         return written
 
     def close(self) -> None:
-        """End it. What its function was at work on is left to others; one that cannot be cancelled has a few seconds to
-        come to its end.
+        """End it. The conflict that its function was at work on is left to other resolvers; a function that cannot be
+        cancelled has a few seconds to come to its end.
         """
         self._stream.close()
         if self._worker is not None:

@@ -179,7 +179,7 @@ async def dial_when_up(paths: Sequence[str], hello: bytes, wait_s: float) -> Asy
 
 
 async def first_of(paths: Sequence[str], connect: Callable[[str], Awaitable[T]], timeout_s: float) -> T:
-    """What ``connect`` gives of the first socket that takes us.
+    """The result of ``connect`` for the first socket that takes us.
 
     :raises DaemonUnavailable: none does, or the daemon does not answer in time.
     """

@@ -35,7 +35,7 @@ class AsyncTextLock:
 
 
 class AsyncTexts:
-    """What the handles on the texts of one session share."""
+    """The common part of the handles on the texts of one session."""
 
     def __init__(self, operations: Operations) -> None:
         self._context = operations

@@ -28,10 +28,10 @@ _END_S = 10.0
 class Mirror(MirrorState):
     """A copy of the keys that start with a prefix, in this process, as a mapping from key to value.
 
-    To read costs a dict lookup, in any thread; only ``len``, :meth:`snapshot` and iteration look at more. What one
-    change or batch did is seen whole or not at all. A write through the same client returns when it is seen here. When
-    the connection breaks it goes on showing what it has, and catches up by itself. :meth:`close` it, or use ``with``:
-    a thread feeds it until then. It does not live on in a forked child, where reading it raises
+    A read costs a dict lookup, in any thread; only ``len``, :meth:`snapshot` and iteration look at more. Readers
+    see one change or batch whole or not at all. A write through the same client returns when it is seen here. If
+    the connection breaks, the mirror goes on showing what it has, and catches up by itself. :meth:`close` it, or
+    use ``with``: a thread feeds it until then. It does not live on in a forked child, where reading it raises
     :class:`~crdtsync.errors.InvalidRequest`.
     """
 

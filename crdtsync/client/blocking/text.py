@@ -106,7 +106,7 @@ class Text:
     def compact(self, *, w: WriteConcern = None, timeout: Seconds | None = None) -> Written:
         """Store the text anew without the past that its edits have left behind, and return the token.
 
-        What it says stays as it is. What others edit meanwhile, on the old document, is made in the new one too. The
+        The text stays as it is. Edits that others make meanwhile, on the old document, are made in the new one too. The
         result's ``bytes_before`` and ``bytes_after`` tell what it was worth.
 
         :raises InvalidRequest: there is no such text.
@@ -143,7 +143,7 @@ class Text:
     def state(self, *, timeout: Seconds | None = None) -> TextUpdate | None:
         """All of the text as one update, to begin an editor's replica with; None: there is no text.
 
-        Go on with :meth:`updates` and ``after`` set to its ``token``. Who wrote what, it does not say.
+        Go on with :meth:`updates` and ``after`` set to its ``token``. It does not tell who wrote what.
         """
         timeout_s = self._limit_s(timeout)
         whole = self._session.run(self._operations.state(self.key), timeout_s)

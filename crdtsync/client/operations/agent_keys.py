@@ -15,5 +15,5 @@ def new_agent_key(name: str) -> str:
 
 
 def new_agent(name: str, key: str | None) -> dict[str, Any]:
-    """What is asked of the daemon. None: it makes the key."""
+    """The arguments of the request. None: it makes the key."""
     return {"name": name} if key is None else {"name": name, "hash": hash_of_key(key, name)}

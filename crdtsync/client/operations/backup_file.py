@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAGIC = b"crdtsync backup 1\n"
 HEADER_BYTES = 4096
 PAGE_BYTES = 4096
-"""Of the database of a daemon that does not say it."""
+"""The page size of the database of a daemon that does not say it."""
 _TOLD = {"bytes": int, "sha256": str, "time": int, "name": str, "machine": str}
-"""What every backup says of itself, as those take it who read it."""
+"""Facts that every backup says of itself, as its readers take them."""
 POLL_S = 0.05
 """How long to wait before asking again how far the copy is."""
 
@@ -139,12 +139,12 @@ def header(about: Mapping[str, Any]) -> bytes:
 
 
 def public(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a backup says of itself, without the key of its node."""
+    """The header of a backup, without the key of its node."""
     return {name: value for name, value in about.items() if name != "identity"}
 
 
 def read_header(file: IO[bytes], name: str) -> dict[str, Any]:
-    """What a backup says of itself; the database follows.
+    """The header of a backup; the database follows.
 
     :raises StorageError: it is no backup, or one of a newer version.
     """

@@ -184,7 +184,7 @@ class Batch:
 
     @property
     def recorded(self) -> Sequence[Write[Any]]:
-        """What was recorded so far."""
+        """The operations so far."""
         return self._writes
 
     def take_in(self, other: Batch) -> None:

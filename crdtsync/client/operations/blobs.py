@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Entry
 
 PORTION_BYTES = PARTS_AT_ONCE * PART_BYTES
-"""What is stored by one request."""
+"""Bytes that one request stores."""
 Source = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Where the bytes of a blob come from: bytes, the path of a file, or a file object that gives bytes."""
 
@@ -105,7 +105,7 @@ class BlobReading:
         return bytes(found)
 
     def manifest(self, upload: str, media_type: str | None, expected: str | None) -> Manifest:
-        """What was read.
+        """The manifest of what was read.
 
         :raises InvalidRequest: it is not what was hashed before.
         """
@@ -172,7 +172,7 @@ def read_part(context: Context, key: str, upload: str, number: int) -> Exchange[
 
 
 def manifest_in(entry: Entry) -> Manifest:
-    """What an entry says of a blob.
+    """The blob's manifest in an entry.
 
     :raises KindMismatch: it is none.
     """

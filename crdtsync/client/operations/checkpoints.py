@@ -64,7 +64,7 @@ class CheckpointPolicy:
 
 @dataclass(slots=True)
 class Verified:
-    """What became of reading all that a checkpoint holds on this node.
+    """The result of reading all that a checkpoint holds on this node.
 
     ``keys``: how many there are. ``damaged``: those that cannot be read, each with why. ``mended``: those that could
     not, until another node gave what the disk has spoilt. ``older``: if some are damaged, the newest older checkpoint

@@ -1,4 +1,4 @@
-"""What a resolver answers, as the write that settles the conflict."""
+"""A resolver's answer, as the write that settles the conflict."""
 
 from __future__ import annotations
 

@@ -35,16 +35,16 @@ RECORDS = "forks/"
 LEFT_ALONE = (RECORDS, "claims/")
 """Keys that say something of the space they are in."""
 OPERATIONS_MAX = 200
-"""Of one change, where it is of several keys."""
+"""Operations of one change, if it is of several keys."""
 PART_OPERATIONS_MAX = 900
-"""Of one key, which is merged by one change."""
+"""Operations of one key, which is merged by one change."""
 BYTES_MAX = 2 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Merged:
-    """What a merge did, or would do: keys to which it wrote, or which it ``removed``; keys that it ``left`` alone, each
-    with why. ``token``: of the last change.
+    """The result of a merge, or of a dry run: keys to which it wrote, or which it ``removed``; keys that it ``left``
+    alone, each with why. ``token``: of the last change.
     """
 
     written: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Merged:
 
 
 class State(NamedTuple):
-    """What a key held at a point: ``items`` are the elements of a log."""
+    """The state of a key at a point: ``items`` are the elements of a log."""
 
     entry: Entry
     value: Any

@@ -1,4 +1,4 @@
-"""What was written, by whom, having seen what, and what became of it: the request and what it hands out."""
+"""History: each write with its author, what it had seen, and what became of it: the request and its result."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ class PastValue:
     not chosen among siblings), ``deleted``, ``expired`` or ``trimmed``; None: this node does not know. ``removed_by``
     is what this node removed it for.
 
-    ``seen`` are the dots of the values that it took the place of; None: not known here. What its author had not read is
-    in ``blind`` instead. Where they were many, ``seen_all`` is a token that covers them. ``token`` names the write with
-    all that its node had applied before it: :meth:`~crdtsync.client.Session.wait` takes it anywhere.
+    ``seen`` are the dots of the values that it replaced; None: not known here. If its author had not read a value that
+    it replaced, that is in ``blind`` instead. If they were many, ``seen_all`` is a token that covers them. ``token``
+    names the write with all that its node had applied before it: :meth:`~crdtsync.client.Session.wait` takes it
+    anywhere.
 
-    Of a map it is the value of one ``field``, of a set or log one element, of a counter what that author's node had
-    counted so far. Edits of a text by one author, one after the other, are one: ``edits`` of them from ``began`` to
+    For a map it is the value of one ``field``, for a set or log one element, for a counter the count of that author's
+    node so far. Edits of a text by one author, one after the other, are one: ``edits`` of them from ``began`` to
     ``time``, without value. ``is_cut``: the value was left out, since the answer was full.
     """
 
@@ -103,7 +104,7 @@ def history(
     after: str | None,
     timeout_s: float,
 ) -> Steps[History]:
-    """Of one key, page by page, or of all keys with a prefix, in one answer."""
+    """The history of one key, page by page, or of all keys with a prefix, in one answer."""
     if (key is None) == (prefix is None):
         raise InvalidRequest("history is of a key or of a prefix: give one of them")
     if last is not None and last < 1:

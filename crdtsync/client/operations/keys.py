@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _SLEEPLESS_ATTEMPTS = 2
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.002, 0.1
 _POLITE_UPDATES, _POLITE_PAUSE_S, _POLITE_KEYS_MAX = 50, 0.004, 1000
-"""Who lost a race for a key lets rivals through before each of its next updates of it: winners that never paused could
-keep one of them out for ever.
+"""A session that lost a race for a key lets rivals through before each of its next updates of it: winners that never
+paused could keep one of them out for ever.
 """
 
 

@@ -37,7 +37,7 @@ class Selection(NamedTuple):
     where_meta: dict[str, Any] | None = None
 
     def arguments(self) -> Arguments:
-        """What is the same for all pages."""
+        """The arguments that all pages have."""
         arguments: Arguments = {"prefix": self.prefix}
         if self.reverse:
             arguments["reverse"] = True

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import Entry
 
 PAGE_KEYS = 1000
-"""Of each side that a comparison holds at once."""
+"""Keys of each side that a comparison holds at once."""
 ONE_BY_ONE_MAX = 20
 """So many values are read one by one; of more, all of the page."""
 
 
 @dataclass(slots=True)
 class Restored:
-    """What a restore did, or would do: keys to which it wrote (``restored``), that it ``removed``, or of which it took
-    a part (``changed``); keys that it ``left`` alone, each with why. ``token``: of the last change.
+    """The result of a restore, or of a dry run: keys to which it wrote (``restored``), that it ``removed``, or of which
+    it took a part (``changed``); keys that it ``left`` alone, each with why. ``token``: of the last change.
     """
 
     restored: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ def left_of(entry: Entry) -> float | None:
 
 
 def prefixes_of(operations: Operations, at: str | int, timeout_s: float) -> Steps[list[str]]:
-    """What a point is about, if it is a checkpoint that says so; else all keys."""
+    """The prefixes of a point, if it is a checkpoint that has some; else all keys."""
     if isinstance(at, str) and at.startswith(CHECKPOINT):
         reply = yield operations.read_call("checkpoints", {"name": at.removeprefix(CHECKPOINT)}, None, timeout_s)
         return reply["items"][0]["prefixes"] or [""]

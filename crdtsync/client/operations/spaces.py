@@ -30,7 +30,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What a node keeps of a space that was dropped, until ``until``.
+    """The archive of a dropped space on a node, until ``until``.
 
     Read it as the space of this ``name``. ``unseen`` counts the changes in it that the node which dropped the space had
     not seen. The figures are None for who may not read all of it.
@@ -46,7 +46,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What became of a space that was dropped: the archive of this node, until when, and the token of the drop."""
+    """The result of dropping a space: the archive of this node, until when, and the token of the drop."""
 
     name: str
     epoch: int
@@ -56,7 +56,7 @@ class Dropped:
 
 
 def dropped(reply: Any) -> Dropped:
-    """What a drop is answered with."""
+    """The result in the reply to a drop."""
     until = None if reply["until"] is None else moment(reply["until"])
     return Dropped(reply["name"], reply["epoch"], reply["archive"], until, reply["token"])
 

@@ -70,7 +70,9 @@ def delete(context: Context, key: str, seen: Seen) -> Write[bool]:
 
 
 def touch(context: Context, key: str, ttl: Seconds | None) -> Write[bool]:
-    """Give a register another time to live; whether it was there. Who had read it has read what is there now."""
+    """Give a register another time to live; whether it was there. A session that had read it has read what is there
+    now.
+    """
     arguments = context.growth_arguments(key, {})
     add_options(arguments, ttl, None, None)
 
@@ -103,12 +105,12 @@ def append(
 
 
 def trim(context: Context, key: str, keep: int) -> Write[int]:
-    """Keep a log's newest elements; how many were removed. What had been read covers what is left of it."""
+    """Keep a log's newest elements; how many were removed. A version read before covers what is left of it."""
     return Write(context, "trim", {"key": key, "keep": keep}, lambda reply, _, __: int(reply["removed"]))
 
 
 def remove(context: Context, key: str, dot: str) -> Write[bool]:
-    """Remove one element of a log; whether it was there. What had been read covers what is left of it."""
+    """Remove one element of a log; whether it was there. A version read before covers what is left of it."""
     arguments: Arguments = {"key": key, "dot": dot}
     return Write(context, "remove", arguments, lambda reply, _, __: bool(reply["existed"]), waits=True)
 
@@ -164,7 +166,7 @@ def drop(context: Context, key: str, field: str, seen: Seen) -> Write[bool]:
 
 
 def _removal(context: Context, operation: str, key: str, arguments: Arguments, seen: Seen) -> Write[bool]:
-    """What had been read still covers what is left of it."""
+    """A version read before still covers what is left of the key."""
     arguments = {"key": key, **arguments}
     add_options(arguments, None, None, None)
     waits = context.add_removal_context(arguments, key, seen)

@@ -37,13 +37,14 @@ def space_name(space: str | None, environment: Mapping[str, str] = os.environ) -
 
 
 def after_token(after: str | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What the daemon must hold before it answers: the argument or CRDTSYNC_AFTER, a token; None: nothing."""
+    """The point that the daemon must hold before it answers: the argument or CRDTSYNC_AFTER, a token; None: none."""
     return after or environment.get("CRDTSYNC_AFTER") or None
 
 
 def agent_key(key: str | os.PathLike[str] | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What the agent proves its name with: a key, or the path of a file that holds it; else CRDTSYNC_AGENT_KEY, or what
-    is in the file CRDTSYNC_AGENT_KEY_FILE. None: it proves nothing; an empty key says so whatever the environment does.
+    """The agent's proof of its name: a key, or the path of a file that holds it; else CRDTSYNC_AGENT_KEY, or the
+    content of the file CRDTSYNC_AGENT_KEY_FILE. None: it proves nothing; an empty key says so whatever the environment
+    does.
 
     :raises ConfigError: the file cannot be read.
     """

@@ -1,6 +1,6 @@
 """The agent protocol as bytes: frames out, messages in. No sockets here.
 
-What it follows is docs/reference/agent-protocol.md.
+The specification is docs/reference/agent-protocol.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ HELLO_ID = 1
 RESULT, ERROR, EVENTS, POINT = 0, 1, 2, 3
 _HEAD_BYTES = 4
 _LONG_BYTES = 64 * 1024
-"""Of a frame that does not come at once: so much is received together (:mod:`crdtsync.client.aio.receive_buffer`)."""
+"""Bytes of a frame that does not come at once: so much is received together
+(:mod:`crdtsync.client.aio.receive_buffer`).
+"""
 
 Message = tuple[int, int, Any]
 """``(id, RESULT, result)``, ``(id, ERROR, fields)``, ``(id, EVENTS, events)`` or ``(id, POINT, [space, token])``."""

@@ -1,4 +1,4 @@
-"""What a client has seen and done, as one causal point for each space, and whether the daemon has it too.
+"""The point that a client has seen and done, as one causal point for each space, and whether the daemon has it too.
 
 The daemon that a client stays at holds all of it. One that it moves to, because its socket answers as another node now
 or because it was begun with the token of another client, may lack some: until it has answered once, every request
@@ -22,9 +22,9 @@ _WATCHES_MAX = 16
 class Horizon:
     """The points of one client, in the space ``space`` where a request names no other.
 
-    What the daemon tells replaces the point of its space: it holds all that the client had seen there. Only what is
-    not known to be there is added up: what a daemon to which the client has moved may lack, and what a watch or mirror
-    has shown while the request was on its way whose answer the daemon tells it with.
+    A point that the daemon tells replaces the point of its space: it holds all that the client had seen there. The
+    client adds up only what is not known to be there: changes that a daemon to which the client has moved may lack, and
+    those that a watch or mirror has shown while a request was on its way with whose answer the daemon tells the point.
 
     Any thread may add to it, or ask.
     """
@@ -36,7 +36,7 @@ class Horizon:
         self._clock = clock
         self._points: dict[str, str] = {}
         self.unconfirmed: dict[str, str] = {}
-        """What of it the daemon may lack, by space: requests have to say that they need it."""
+        """The parts of it that the daemon may lack, by space: requests have to say that they need them."""
         self._watched: dict[tuple[str, int], str] = {}
         self.asked = 0
         """The number of the newest request."""
@@ -92,7 +92,7 @@ class Horizon:
             self._points, self.unconfirmed, self._watched = {}, {}, {}
 
     def need(self, space: object, after: str | None) -> str | None:
-        """What a watch needs that goes on after that token, or with a snapshot: all that was seen of the space."""
+        """The need of a watch that goes on after that token, or with a snapshot: all that was seen of the space."""
         name = space if isinstance(space, str) else self.space
         point = self.point(name)
         return point if after is None else _known([point, after]) or after

@@ -69,7 +69,7 @@ class Exchange(Pending, Generic[T]):
         return result
 
     def outcome(self) -> T:
-        """What the caller gets once it is done, or raise. The author learns from it either way.
+        """The caller's result once it is done, or raise. The author learns from it either way.
 
         :raises InvalidEncoding: the reply lacks something.
         """
@@ -82,7 +82,7 @@ class Exchange(Pending, Generic[T]):
         raise self.error
 
     def understand(self) -> T:
-        """What the reply means to the caller."""
+        """The meaning of the reply to the caller."""
         result: T = self.result if self.learn is None else self.learn(self.result)
         return result
 
@@ -108,7 +108,9 @@ class Compute:
 
 Step = Exchange[Any] | Pause | Compute
 Steps = Generator[Step, Any, T]
-"""What is sent in depends on the step: what an Exchange made of its reply, or what the caller's function returned."""
+"""The value that is sent in depends on the step: the result that an Exchange made of its reply, or that of the caller's
+function.
+"""
 Plan = Exchange[T] | Steps[T]
 
 

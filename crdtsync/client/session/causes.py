@@ -32,7 +32,7 @@ def causes() -> tuple[str, ...]:
 
 @contextmanager
 def caused_by(roles: tuple[str, ...]) -> Iterator[None]:
-    """What is written in here is so because of these."""
+    """Writes in this block have these causes."""
     token = _causes.set(roles[-CAUSES_MAX:])
     try:
         yield
@@ -41,7 +41,7 @@ def caused_by(roles: tuple[str, ...]) -> Iterator[None]:
 
 
 def with_causes(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What a write says about its value, with its causes."""
+    """The ``meta`` of a write, with its causes."""
     roles = causes()
     return {**(meta or {}), CAUSED_BY: [*roles]} if roles else meta
 

@@ -1,4 +1,4 @@
-"""What a session has read: the version of each key that its next write may supersede.
+"""The reads of a session: the version of each key that its next write may supersede.
 
 Only reads set a key's context; after that the session's own write replaces it. A key that was never read is written
 blind. The memory is bounded: of keys that fell out of it only an 8-byte hash stays, which tells "read long ago" (the
@@ -15,7 +15,7 @@ from typing import Protocol
 from crdtsync.client.protocol.fork import restart_in_children
 
 READ_LONG_AGO = "?"
-"""What a write sends as ``seen`` when its author's reading covers nothing: it was forgotten, or the key was absent."""
+"""The ``seen`` of a write when its author's reading covers nothing: it was forgotten, or the key was absent."""
 NOTHING_STORED = "v1.kwAAkA"
 """A version that covers no entry. Unlike READ_LONG_AGO it is one: what is written next comes on top of it."""
 
@@ -100,7 +100,7 @@ class ReadMemory:
         """A part of what ``key`` holds, which ``version`` covers, was handed over beside what had been read of it;
         with ``point`` (a token) also all other parts that there were then.
 
-        Of a key that was never read, or long ago, a part tells nothing about the rest.
+        If a key was never read, or long ago, a part tells nothing about the rest.
         """
         remembered = self._read.get(key)
         if remembered is None:
@@ -120,11 +120,11 @@ class ReadMemory:
         return self.seen(key) is not None and key not in self._read
 
     def newest(self, key: str) -> str | None:
-        """What is remembered of ``key``, to be put back."""
+        """The version that is remembered of ``key``, to be put back."""
         return self._read.get(key)
 
     def put_back(self, key: str, version: str | None) -> None:
-        """What was remembered before."""
+        """Put back a version that was remembered before."""
         with self._lock:
             if version is None:
                 self._read.pop(key, None)

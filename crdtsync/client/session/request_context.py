@@ -1,4 +1,6 @@
-"""What a session knows and how its requests carry it: the reads of each key, its agent and space, its newest token."""
+"""The knowledge of a session and how its requests carry it: the reads of each key, its agent and space, its newest
+token.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ WriteConcern = int | str | None
 """On how many nodes a write must be on disk before it returns: a number, ``"majority"``,
 ``"all"`` (of the members) or ``"reached"`` (all that can be reached at the moment)."""
 Seen = str | EllipsisType | None
-"""What a write's author had seen: ``...`` what this session remembers, a version, ``"?"`` nothing (the write
-supersedes nothing), or None to write blind."""
+"""The version that a write's author had seen: ``...`` what this session remembers, a version, ``"?"`` nothing (the
+write supersedes nothing), or None to write blind.
+"""
 
 
 class Context:
@@ -178,7 +181,7 @@ class Context:
         return arguments
 
     def learn_write(self, write: Write[T], reply: Any) -> T:
-        """A write was done. Of keys of which a later write's reply came before, that counts."""
+        """A write was done. If a later write's reply came before for a key, that counts."""
         token: str = reply["token"]
         self.token_written = token
         kept = [(key, self.memory.newest(key)) for key in self._unanswered.settle(write, write.places)]
@@ -280,7 +283,7 @@ class AdditiveWrite(Write[T]):
 
 
 class Condition(NamedTuple):
-    """What a write wants to find: its key at a version, or no key."""
+    """The state that a write wants to find: its key at a version, or no key."""
 
     if_version: str | None = None
     if_absent: bool = False

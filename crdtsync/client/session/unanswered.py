@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from crdtsync.client.session.request_context import Write
 
 KEY_WRITES_MAX = 8
-"""Of one key: the newest ones are named."""
+"""Writes of one key: the newest ones are named."""
 KEYS_MAX = 1024
-"""Of writes that nobody waits for any more."""
+"""Keys of writes that nobody waits for any more."""
 
 Place = tuple[str, int]
 """A key, and which operation of a batch wrote it last; 0 of a write that is sent alone."""

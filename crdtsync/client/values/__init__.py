@@ -1,7 +1,7 @@
 """Values: what callers hand in and get back.
 
-A value is what msgpack can hold and give back exactly. What could not be given back as it was (a set, a float that
-is no number, a key that is no string) is refused with the path to it.
+A value is anything that msgpack can hold and give back exactly. Other values (a set, a float that is no number, a key
+that is no string) are refused with the path to the fault.
 
 Example: ``state.set("k", {"a": [1, {2}]})`` raises ``InvalidValue`` with the path of the element that is a set.
 

@@ -1,4 +1,4 @@
-"""What a read of many things gives back: a list, and on it the point that it shows."""
+"""Results of reads of many things: a list, and on it the point that it shows."""
 
 from __future__ import annotations
 

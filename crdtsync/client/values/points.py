@@ -8,7 +8,7 @@ from math import floor
 from crdtsync.errors import InvalidRequest
 
 CHECKPOINT = "checkpoint:"
-"""What the name of a checkpoint begins with where a token may stand in its place."""
+"""The prefix of a checkpoint's name where a token may stand in its place."""
 Point = str | datetime | timedelta
 """A token, ``checkpoint:NAME``, a time with its time zone, or how long ago: what this node showed then."""
 

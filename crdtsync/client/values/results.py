@@ -1,4 +1,4 @@
-"""What reads hand out: entries, events, items of a log, edits of a text. Imported when first used."""
+"""Results of reads: entries, events, items of a log, edits of a text. Imported when first used."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Entry:
     """One live value of a key with its author; the winner, with the other live ones in ``siblings``, highest first.
 
-    ``version`` covers the entry and all its siblings; it is None on an entry that is itself a sibling, which
-    ``dot`` names. ``ttl`` is in seconds, from the time of writing. Of a map, whose fields each have a winner of
-    their own, a sibling is another value of the one field that ``field`` names. Where there are siblings, ``seen``
-    are the dots of what each took the place of, having read it; None: that is not known on this node. ``policy`` is
-    the key's read policy, by which the winner was chosen; None on a sibling. ``is_cut``, of a sibling in an event: its
-    value was left out, since it did not fit.
+    ``version`` covers the entry and all its siblings; it is None on an entry that is itself a sibling, which ``dot``
+    names. ``ttl`` is in seconds, from the time of writing. In a map, whose fields each have a winner of their own, a
+    sibling is another value of the one field that ``field`` names. If there are siblings, ``seen`` are the dots of the
+    values that each replaced, having read them; None: that is not known on this node. ``policy`` is the key's read
+    policy, by which the winner was chosen; None on a sibling. ``is_cut``, of a sibling in an event: its value was left
+    out, since it did not fit.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What an agent shows under a key while it is connected: see :meth:`~crdtsync.Client.show`."""
+    """A card that an agent shows under a key while it is connected: see :meth:`~crdtsync.Client.show`."""
 
     key: str
     value: Any
@@ -69,7 +69,7 @@ def cards_from_wire(reply: Fields) -> list[Card]:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What is declared for the keys that match ``pattern``, and who did it last.
+    """The declaration for the keys that match ``pattern``, and who made it last.
 
     ``fields`` is all of it as it is stored, also what only newer versions know. ``siblings`` says how many others were
     declared for the pattern at the same time, elsewhere: the newest one applies. ``history`` is what of it is kept:
@@ -124,15 +124,15 @@ def purge_from_wire(fields: Fields) -> Purge:
 class Event:
     """One event of a watch; see docs/reference/agent-protocol.md for the meaning of each ``event``.
 
-    ``token`` names all up to and including it: a watch with ``after=event.token`` goes on with the next one. Of a
-    batch the events of its keys are in ``events``; of a conflict the other live entries are in ``siblings``, and
-    ``version`` covers them all, and ``policy`` is the read policy by which ``value`` was chosen; ``seen`` is as of an
-    :class:`Entry`. ``dot`` names the entry that ``value`` is of.
+    ``token`` names all up to and including it: a watch with ``after=event.token`` goes on with the next one. A batch
+    has the events of its keys in ``events``. A conflict has the other live entries in ``siblings``; ``version`` covers
+    them all, and ``policy`` is the read policy by which ``value`` was chosen. ``seen`` is as in an :class:`Entry`.
+    ``dot`` names the entry that ``value`` is of.
 
-    What does not fit into one event is left out: ``is_cut`` says so of ``value`` (which is then None) and of siblings,
-    and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there. Of an edit of
-    a text ``document`` names the Yjs document that its update is of. ``meta`` is what the author of a value said about
-    it; None also where the daemon is too old to tell.
+    If something does not fit into one event it is left out: ``is_cut`` says so of ``value`` (which is then None) and of
+    siblings, and ``siblings_more`` counts those that are not listed at all. ``version`` covers only what is there. In
+    an edit of a text, ``document`` names the Yjs document that its update is of. ``meta`` is what the author of a value
+    said about it; None also if the daemon is too old to tell.
     """
 
     event: str

@@ -1,4 +1,4 @@
-"""What was read of a key in parts: versions put together. Imported when first used."""
+"""Versions of a key that was read in parts, put together. Imported when first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write gives back: its token, and on it what the reply said."""
+"""The result of a write: its token, and on it what the reply said."""
 
 from __future__ import annotations
 

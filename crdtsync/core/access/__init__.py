@@ -7,9 +7,9 @@ looks at the key.
 
 Open first: ``requirements``, which takes from that table what each request needs, then
 :class:`~crdtsync.core.access.authorizer.Authorizer`, whose ``check`` every request passes once. Rules, agents and
-quotas are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. What an agent may do is
-worked out at its first request in a space and kept with the agent; when records change, here or on another node,
-what was kept is dropped, and what runs and may no longer is ended (``agents.revocation``).
+quotas are records of the cluster (``crdtsync.core.cluster``), so all nodes have the same ones. The authorizer works out
+an agent's rights in a space at its first request there, and keeps them with the agent. When records change, here or on
+another node, it drops what it kept, and ends whatever runs and is no longer allowed (``agents.revocation``).
 
 Modules:
 

@@ -51,5 +51,5 @@ class Agent:
 
     @property
     def who(self) -> str:
-        """Who it is, as rules name it."""
+        """Its identity, as rules name it."""
         return self.identities[0] if self.identities else f"uid:{self.uid}"

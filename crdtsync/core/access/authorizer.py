@@ -1,7 +1,8 @@
-"""Who may do what: every request passes here, once, before anything looks at what it is about.
+"""Access control: every request passes here, once, before anything looks at what it is about.
 
-What an agent may do is worked out at its first request in a space and remembered with the agent. When rules, agents or
-quotas change, here or on another node, what was remembered is dropped, and what runs and may no longer is ended.
+The authorizer works out an agent's rights in a space at its first request there, and remembers them with the agent.
+When rules, agents or quotas change, here or on another node, it drops what it remembered, and ends whatever runs and is
+no longer allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NOTE_INTERVAL_S = 60.0
 GRANTS_MAX = 10_000
 """Agents in spaces of which it is remembered what they may do."""
 UNKNOWN_REQUEST = Needed(Right.HOST, On.HOST)
-"""What a request needs that nobody has thought of."""
+"""The need of a request that nobody has thought of."""
 
 
 class Authorizer:
@@ -170,7 +171,7 @@ class Authorizer:
             self._checks[on](agent, right, name, args)
 
     def grant(self, agent: Agent, space: object) -> Grant:
-        """What an agent may do in a space, or in an archive of it."""
+        """The rights of an agent in a space, or in an archive of it."""
         if type(space) is not str:
             return NO_GRANT
         grant = agent.grants.get(space)
@@ -195,7 +196,7 @@ class Authorizer:
         self._grants.clear()
 
     def limit_of(self, agent: Agent, space: str) -> Grant | None:
-        """What bounds an agent's reading in a space; None: it may read everything there."""
+        """The bounds of an agent's reading in a space; None: it may read everything there."""
         if agent.everywhere >= Right.READ:
             return None
         grant = self.grant(agent, space)
@@ -356,8 +357,8 @@ class Authorizer:
         )
 
     def missing(self, agent: Agent, space: object) -> UnknownSpace:
-        """What is answered about a space that there is not; and, word for word, about one in which an agent may do
-        nothing, so that nobody learns of spaces by asking for them.
+        """The answer about a space that does not exist; and, word for word, about one in which an agent may do nothing,
+        so that nobody learns of spaces by asking for them.
         """
         name = str(space) if is_space_name(space) else shown(space)
         seen = [one for one in sorted(self._node.replicas) if is_name(one) and self.sees(agent, one)]

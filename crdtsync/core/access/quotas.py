@@ -28,10 +28,10 @@ DEFAULT_LIMITS = Limits()
 
 
 class Account:
-    """What one agent has used. ``who`` is its identity, as rules name it; ``connections`` counts those that are open.
+    """The use of one agent. ``who`` is its identity, as rules name it; ``connections`` counts those that are open.
 
-    Requests and bytes are two buckets that fill with time. Whoever finds one empty is refused; what is larger than what
-    is left is let through, and paid for with time.
+    Requests and bytes are two buckets that fill with time. If one is empty, a request is refused; if a request is
+    larger than what is left, it is let through, and paid for with time.
     """
 
     __slots__ = ("_at_s", "bytes_left", "connections", "limits", "requests_left", "who")

@@ -1,9 +1,10 @@
 """Records of rules and agents that no longer say anything are removed, once there are many.
 
-A record of what was taken away has to stay while some member may not have seen it: who knows an older one could write
-on from there, and the right would be back. Once every member has confirmed it, and a day has passed, whatever they
-write comes after it. What is lost with it is how often it was granted and taken away. So if a member that has not heard
-of the record's end grants anew, while another, that has, grants and takes away, the grant stands in the end.
+A record of a right that was taken away has to stay while some member may not have seen it: a member that knows an older
+one could write on from there, and the right would be back. Once every member has confirmed it, and a day has passed,
+whatever they write comes after it. With it goes the count of how often the right was granted and taken away. So if a
+member that has not heard of the record's end grants anew, while another, that has, grants and takes away, the grant
+stands in the end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the cluster's records say of agents, rules and quotas, and what two of one name come to. Pure.
+"""The cluster's records of agents, rules and quotas, and how two of one name merge. Pure. Pure.
 
-A rule is of one *making* of a space, named by its epoch: who makes a space anew begins with no rules of an earlier one,
-whoever wrote them and whenever they arrive. It counts for each right how often it was granted and taken away: granted
-if the count is odd. Of two that were written at once the higher count stands, so that taking away wins over leaving as
-it is, and rights that two hosts grant at once both stand.
+A rule is of one *making* of a space, named by its epoch. A space that is made anew begins with no rules of an earlier
+making, whoever wrote them and whenever they arrive. A rule counts for each right how often it was granted and taken
+away: granted if the count is odd. If two were written at once, the higher count stands, so that taking away wins over
+leaving as it is, and rights that two hosts grant at once both stand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AccessRecord(NamedTuple):
 
     @property
     def right(self) -> Right:
-        """What it grants: a right counts only with those that it includes."""
+        """The right that it grants: a right counts only with those that it includes."""
         held = Right.NONE
         for count, right in zip(self.counts, GRANTED, strict=True):
             if count % 2 == 0:
@@ -51,7 +51,7 @@ class AccessRecord(NamedTuple):
 
 NO_RULE = AccessRecord((0, 0, 0))
 BUILT_IN = AccessRecord((1, 1, 1))
-"""What holds for the socket's owner and group in a space while nobody has written a record of it."""
+"""The record of the socket's owner and group in a space while nobody has written one."""
 
 
 class AgentRecord(NamedTuple):
@@ -72,7 +72,7 @@ class AgentRecord(NamedTuple):
 
 
 class QuotaRecord(NamedTuple):
-    """What differs for one agent from what each daemon has as its defaults; None: nothing."""
+    """The settings of one agent that differ from each daemon's defaults; None: no difference."""
 
     requests_per_s: int | None = None
     bytes_per_s: int | None = None

@@ -1,4 +1,4 @@
-"""What agents ask about rights: make and revoke agents, grant and revoke rights, set quotas, list all of that."""
+"""Requests of agents about rights: make and revoke agents, grant and revoke rights, set quotas, list all of that."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class AccessRequests:
     def _subject(self, agent: Agent, args: Arguments) -> tuple[str, str, str]:
         """Space, who and pattern of the rule that a request is about.
 
-        :raises UnknownSpace: nobody has made the space yet. Whoever makes it begins with rules of their own.
+        :raises UnknownSpace: nobody has made the space yet. Its maker begins with rules of their own.
         """
         space = check_name(args.get("space", agent.space), "a space")
         if self._authorizer.rules.making(space) is None:

@@ -1,5 +1,5 @@
-"""What each request needs, as the authorizer asks it: from the one table, :mod:`crdtsync.wire.requests`. A request that
-is not in it needs all there is.
+"""The right that each request needs, as the authorizer asks for it: from the one table, :mod:`crdtsync.wire.requests`.
+A request that is not in it needs all there is.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from crdtsync.wire.requests import REQUESTS, On, Right
 __all__ = ["GRANTED", "NEEDED", "Needed", "On", "Right"]
 
 GRANTED = (Right.READ, Right.WRITE, Right.ADMIN)
-"""What a rule can say."""
+"""The rights that a rule can grant."""
 
 
 class Needed(NamedTuple):
-    """What a request needs."""
+    """The need of a request."""
 
     right: Right
     on: On

@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 class Grant:
-    """What some agent may do in one space. Never changed once made: other rules make another one.
+    """The rights of some agent in one space. Never changed once made: other rules make another one.
 
     ``whole``: its right on all keys, reserved ones too; ``most``: its highest right on any.
     """
@@ -89,7 +89,7 @@ class Grant:
 
 
 NO_GRANT = Grant(())
-"""What anybody may do in a space that there is not: nothing."""
+"""The rights of anybody in a space that does not exist: none."""
 
 
 class Rulebook:
@@ -156,7 +156,8 @@ class Rulebook:
     def _look_if_closed(self, space: str) -> None:
         """Whether somebody has said something of the socket's rule in a space, as far as that may still matter.
 
-        Of others than ``default`` it may be of an earlier making, whose archive is still there.
+        Look whether a space is closed. Rules of another space than ``default`` may be of an earlier making, whose
+        archive is still there.
         """
         found = self._records.get(space, {}).get(SOCKET, {}).get(EVERYTHING)
         is_closed = found is not None and (space != DEFAULT_SPACE or found[0].right < Right.ADMIN)
@@ -169,7 +170,9 @@ class Rulebook:
         return self._makings.get(space)
 
     def record(self, space: str, who: str, text: str) -> AccessRecord | None:
-        """What counts of a rule in a space; the built-in record where nobody has written another. None: nothing."""
+        """The record that counts of a rule in a space; the built-in record if nobody has written another. None: there
+        is none. None: nothing.
+        """
         making = self._makings.get(space)
         return None if making is None else self._record_of(space, making, who, text)
 
@@ -187,7 +190,7 @@ class Rulebook:
         return not self._closed
 
     def grant(self, space: str, identities: Iterable[str], epoch: int | None = None) -> Grant:
-        """What somebody with these identities may do in a space, or in the archive of one of its epochs."""
+        """The rights of somebody with these identities in a space, or in the archive of one of its epochs."""
         making = self._makings.get(space)
         if making is not None and epoch is not None and space != DEFAULT_SPACE:
             making = epoch

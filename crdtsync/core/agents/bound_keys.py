@@ -1,8 +1,9 @@
 """Keys that go with a connection: deleted here when it ends, as far as their owner had written them.
 
 For example, an agent claims a task and binds the key of the claim. If the agent is killed, the kernel closes its
-socket, and the claim is gone on every host long before its time is over. What somebody else has written to the key
-meanwhile stays: the agent has said which version it means. What it writes to the key itself from then on goes, too.
+socket, and the claim is gone on every host long before its time is over. If another agent has written to the key
+meanwhile, its value stays: the version names exactly what goes. Later values that the agent itself writes to the key
+go, too.
 
 A daemon that stops deletes nothing: its agents attach again, and bind their keys anew.
 """
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
 BOUND_KEYS_MAX = 1000
-"""Of one connection: they go with one change a space."""
+"""Keys bound by one connection: they go with one change a space."""
 STEP_MAX = 4093
 """By up to so much, a small part of a millisecond, the clocks of nodes part that have seen the same."""
 
 
 class BoundKeys:
-    """Of all connections; by space and key the version that goes."""
+    """The bound keys of all connections: by space and key the version that goes."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -119,8 +120,8 @@ class BoundKeys:
                 del bound[place]
 
     def repeated(self, agent: Agent, space: str, name: str, args: Arguments, result: dict[str, Any]) -> None:
-        """An agent repeats a write that was done: this node may have been started anew since, and bind nothing. What
-        it sends may be another request than at first.
+        """An agent repeats a write that was done: this node may have been started anew since, and bind nothing. The
+        repeated request may differ from the first.
         """
         version = result.get("version")
         if name == "set" and args.get("bind") and type(version) is str:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 CARDS_OF_CONNECTION_MAX = 100
 """Cards that one connection shows."""
 CARDS_BYTES_MAX = 256 * 1024
-"""Of all cards of a node, with their keys: they go to peers together."""
+"""All cards of a node, with their keys: they go to peers together."""
 
 
 class AgentCards:
-    """Of all connections."""
+    """The cards of all connections."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -1,4 +1,4 @@
-"""What agents ask of their node's place in the cluster: to begin one, invite, join, list and remove members.
+"""Requests of agents about their node's place in the cluster: to begin one, invite, join, list and remove members.
 
 Where only the shell can do it, such as opening a listener, a :class:`Chore` is handed to it, and its answer comes back
 as a :class:`ChoreDone`.
@@ -30,8 +30,8 @@ Arguments = Mapping[str, Any]
 
 
 class Chore(NamedTuple):
-    """What only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the ``next_key``,
-    ``use_next_key``, or ``begin_anew`` on a database of another cluster, which has nobody in it yet.
+    """A task that only the shell can do: ``listen`` (on ``addresses``), ``join`` (by an ``invite``), make the
+    ``next_key``, ``use_next_key``, or ``begin_anew`` on a database of another cluster, which has nobody in it yet.
 
     ``keeps_data``: what this node holds is of the cluster that it joins.
     """
@@ -183,7 +183,7 @@ class ClusterRequests:
         return LATER
 
     def take_chores(self) -> list[Chore]:
-        """What the shell is to do from now on."""
+        """The shell's tasks since the last call."""
         chores, self.chores = self.chores, []
         return chores
 

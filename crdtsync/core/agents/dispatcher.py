@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from crdtsync.core.sync.protocol import Sync
 
 SETTLE_BYTES_MAX = 4 * 1024 * 1024
-"""Of the answers to waiting requests in one turn."""
+"""Answers to waiting requests in one turn."""
 KEEPING = frozenset({"get", "entry", "get_many", "blob_read"})
 """Reads after which what they have read lives on, if its time to live slides."""
 
@@ -189,7 +189,7 @@ class Dispatcher:
             self.fail(resolver.conn, resolver.request, UnknownSpace(f"{reason}: the resolver has ended"))
 
     def committed(self) -> None:
-        """What was replied is on disk, and what was done for those who wait for other nodes."""
+        """Replies, and writes done for agents that wait for other nodes, are on disk now."""
         self.outcomes.clear()
         for wait in self._held_now:
             wait.stands = True
@@ -232,7 +232,7 @@ class Dispatcher:
         return type(result) is ReadResult
 
     def handle(self, agent: Agent, request: int, name: str, args: Arguments) -> object:
-        """What a request is answered; ``LATER``: it has been, or will be."""
+        """The answer to a request; ``LATER``: it has been answered, or will be."""
         if not agent.name:
             if name != "hello":
                 raise InvalidRequest("the first request of a connection must be hello")
@@ -330,7 +330,7 @@ class Dispatcher:
         return ReadResult(replica, result)
 
     def _keep(self, replica: Replica, name: str, args: Arguments) -> None:
-        """What has been read lives on, if its time to live slides."""
+        """Prolong the values that were read, if their time to live slides."""
         if self.node.read_only or archive_of(replica.name) is not None:
             return
         keys = args["keys"] if name == "get_many" else [args["key"]]
@@ -438,7 +438,8 @@ class Dispatcher:
     ) -> object:
         """Do ``then`` when this node holds ``vector``. Until then nothing is done that a failed commit could undo.
 
-        Who asks for the change of a writer that nobody knows waits for a moment only, for it may be on its way.
+        If nobody knows the writer of a missing change, the request waits for a moment only, since the change may be on
+        its way.
         """
         node, name = self.node, replica.name
         deadline_s = node.now_s + timeout_ms(args) / 1000
@@ -500,7 +501,7 @@ class Dispatcher:
         self.replies.append(Reply(conn, request, frame(payload), stands))
 
     def news(self, conn: int, request: int, replica: Replica) -> bytes | None:
-        """What a reader is told before it is answered: the point that it is shown, unless it knows that already."""
+        """The point that a reader is shown, to be sent before the answer; None if it knows that already."""
         agent = self.agents.get(conn)
         if agent is None or agent.told is None:
             return None

@@ -1,4 +1,4 @@
-"""What writes were answered, so that one that comes again, since its reply was lost, is not done twice."""
+"""Replies to writes are kept: if a reply was lost and the client repeats the write, it is not done twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outcomes:
         return row
 
     def earlier(self, client: bytes, number: int) -> dict[str, Any] | None:
-        """What this write was answered before; None: it never came, or too long ago."""
+        """The reply that this write got before; None: it never came, or too long ago."""
         result = self._uncommitted.get((client, number))
         if result is None:
             stored = self._storage.outcome(client, number)
@@ -44,7 +44,8 @@ class Outcomes:
         return result
 
     def versions(self, client: bytes, follows: object) -> dict[str, Version]:
-        """What earlier writes of a client left, by key: ``follows`` are those that it has had no reply to.
+        """The versions that earlier writes of a client left, by key: ``follows`` are the writes that it has had no
+        reply to.
 
         :raises InvalidRequest: it does not name writes.
         """

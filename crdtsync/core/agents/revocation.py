@@ -1,4 +1,4 @@
-"""What follows when rules, agents or quotas change: what is running and may no longer is ended, with the reason."""
+"""Rules, agents or quotas change: whatever is running and no longer allowed is ended, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents ask about spaces: make one, drop one, list them."""
+"""Requests of agents about spaces: make one, drop one, list them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Handler = Callable[["Agent", int, Arguments], object]
 
 
 def space_requests(dispatcher: Dispatcher, begin_private: Callable[[Agent, str, int], None]) -> Mapping[str, Handler]:
-    """The handlers by operation. What they change is on disk when the reply leaves.
+    """The handlers by operation. Their writes are on disk when the reply leaves.
 
     ``begin_private`` writes the rules of a space that is about to be made for an agent alone.
     """

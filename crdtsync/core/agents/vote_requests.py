@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def vote_request(dispatcher: Dispatcher) -> Callable[[Agent, int, Arguments], object]:
-    """What answers it."""
+    """The handler of ``vote``."""
 
     def vote(agent: Agent, request: int, args: Arguments) -> object:
         if dispatcher.node.read_only:

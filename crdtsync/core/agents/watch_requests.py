@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.core.agents.dispatcher import Dispatcher
 
 WATCHES_PER_AGENT_MAX = 1000
-"""Of an agent's connection."""
+"""Watches of an agent's connection."""
 
 
 class WatchRequests:

@@ -77,7 +77,8 @@ class _Checking(NamedTuple):
 
 
 class AutomaticCheckpoints:
-    """Of one node. ``due_s``: when :meth:`run` has something to do; ``failures``: by space, since the start.
+    """The automatic checkpoints of one node. ``due_s``: when :meth:`run` has something to do; ``failures``: by space,
+    since the start.
 
     ``live_holders``: the other nodes that are up and hold a space.
     """

@@ -36,7 +36,7 @@ EXPIRY_LOOK_S_MAX = 60.0
 
 
 class Reaper:
-    """Of one node. :meth:`run` is called in every turn, and when :meth:`deadline_s` has come."""
+    """Deletes expired values of one node. :meth:`run` is called in every turn, and when :meth:`deadline_s` has come."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -46,7 +46,7 @@ class Reaper:
         self._changed_s: dict[str, float] = {}
 
     def loaded(self, replica: Replica) -> None:
-        """A replica has been read from disk. What has expired by now nobody here has ever been shown."""
+        """A replica has been read from disk. Nobody here has ever been shown values that have expired by now."""
         self._note(replica, replica.entries.expire(self._node.now_ms))
 
     def closed(self, replica: Replica) -> None:
@@ -118,7 +118,7 @@ class Reaper:
         node.applied(replica, [replica.commit(ops, OWN_AGENT, None, node.now_ms)])
 
     def _batch(self, replica: Replica, sync: Sync) -> list[Entry]:
-        """What this node deletes next."""
+        """The entries that this node deletes next."""
         now_ms = self._node.now_ms
         batch: list[Entry] = []
         alive: Collection[str] | None = None

@@ -10,7 +10,7 @@ order. The *head* counts: it looks once at each row that has died, and adds its 
 of others. So a row costs a look for each pattern with a cap, and nothing has to be kept on disk for that: after a
 start, and when a schema has changed, both begin at the oldest row again.
 
-What has gone can be told no longer, so the floor of the pattern's history rises with it.
+History no longer tells values that have gone, so the floor of the pattern's history rises with it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Pattern:
 
 
 class PatternTrimming:
-    """Of one replica."""
+    """The trimming of one replica's patterns."""
 
     __slots__ = ("_head", "_patterns", "_storage", "_table")
 

@@ -1,7 +1,7 @@
 """Does this node's part of every purge: nothing that it stores tells what was purged.
 
-The record of a purge names a pattern and a version vector (:mod:`crdtsync.core.replica.purges`). What the keys of the
-pattern held below that vector stands in many places, and each is gone through in slices, in this order:
+The record of a purge names a pattern and a version vector (:mod:`crdtsync.core.replica.purges`). The values below that
+vector stand in many places. Each is gone through in slices, in this order:
 
 1. *live*: the purge removed what its author's node held, but of many keys only the first; that node removes the rest
    by further changes, and the others wait for these. Edits of a purged text that came at the same time stand on what is
@@ -48,11 +48,11 @@ TRANSFER_S_MAX = 600.0
 SLICE_ROWS = 256
 """Rows gone through for a purge in one turn."""
 SLICE_BYTES = 256 * 1024
-"""Of the log, rewritten for a purge in one turn: each change that may be concerned has to be read."""
+"""Bytes of the log that are rewritten for a purge in one turn: each change that may be concerned has to be read."""
 SLICE_VALUES_BYTES = 1024 * 1024
-"""Of history, or one row."""
+"""Bytes of history, or one row."""
 SLICE_REPLIES = 32
-"""Of up to 16 KiB each."""
+"""Replies of up to 16 KiB each."""
 SLICE_KEYS = 1024
 """Keys looked at for a purge in one turn."""
 SLICE_REMOVED = 100
@@ -215,7 +215,7 @@ class Work:
 
 
 class Purger:
-    """Of one node. :meth:`run` is called when :meth:`deadline_s` has come, and when a purge has been noted."""
+    """Purges one node. :meth:`run` is called when :meth:`deadline_s` has come, and when a purge has been noted."""
 
     def __init__(self, node: NodeContext, retention: Retention) -> None:
         self._node = node

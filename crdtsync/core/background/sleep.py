@@ -22,8 +22,8 @@ SLICE_INTERVAL_S = 0.05
 
 
 class Sleeper:
-    """Of one node. ``due_s``: when :meth:`run` has something to do; ``put_to_sleep`` puts a space to sleep, unless
-    something is under way there.
+    """Puts spaces of one node to sleep. ``due_s``: when :meth:`run` has something to do; ``put_to_sleep`` puts a space
+    to sleep, unless something is under way there.
     """
 
     def __init__(self, node: NodeContext, put_to_sleep: Callable[[str], bool]) -> None:

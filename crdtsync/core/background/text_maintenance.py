@@ -1,5 +1,5 @@
-"""What a node does about its texts by itself: makes long ones ready for edits, compacts bulky ones, writes torn ones
-anew, unloads idle ones.
+"""Upkeep of a node's texts: it makes long ones ready for edits, compacts bulky ones, writes torn ones anew, unloads
+idle ones.
 
 The first edit of a document since it was loaded needs to know where each item stands, which takes 0.4 s for 40,000. So
 that is found out in steps, one a turn, and the edit waits, as do all that come after it. A compaction looks at each

@@ -1,7 +1,7 @@
 """How much of the past is kept, and what goes when there is too much of it.
 
-The log and the history of a space each have a cap in bytes and in age. What is over a cap goes in small slices, oldest
-first, with the commit under way: so the floor that says where the past begins is the same in memory and on disk.
+The log and the history of a space each have a cap in bytes and in age. The node drops the excess in small slices,
+oldest first, with the commit under way: so the floor that says where the past begins is the same in memory and on disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOOK_SHARE = 8
 LOOK_BYTES_MIN = 256 * 1024
 """Or once so many bytes have come, or an eighth of a cap if that is more: at 2 MB/s a cap of 1 MiB is soon outrun."""
 ROW_BYTES = 128
-"""What a row of the log or history takes beside the bytes of its change, about."""
+"""Bytes that a row of the log or history takes beside its change, about."""
 IDLE_INTERVAL_S = 60.0
 """How often they are when nothing is: then only age calls for a trim."""
 SLICE_INTERVAL_S = 0.01
@@ -141,7 +141,9 @@ def history_due(
 
 
 class DocumentPlan(NamedTuple):
-    """What of a document is to go, if anything, and whether it has to be stored as a whole before more can."""
+    """The part of a document that is to go, if any, and whether the document has to be stored as a whole before more
+    can.
+    """
 
     trim: DocumentTrim | None
     needs_state: bool

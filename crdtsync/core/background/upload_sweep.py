@@ -21,7 +21,7 @@ UNFINISHED_MS_MAX = 24 * 3600 * 1000
 
 
 class UploadSweep:
-    """Of one node. ``due_s``: when :meth:`run` has something to do."""
+    """Sweeps the uploads of one node. ``due_s``: when :meth:`run` has something to do."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node

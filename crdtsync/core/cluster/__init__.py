@@ -1,9 +1,9 @@
 """Cluster: what all nodes must agree on to be one fleet: the members, the invites, the spaces.
 
-There is no leader and no vote. What the nodes must agree on stands in *records*: registers in the reserved space
-``_cluster``, which every node has and which replicates as any other space does. If two nodes write one record at
-once, there are siblings, and every node works out the same from them by a rule of the record's type. So nobody has
-to write anything for all to agree.
+There is no leader and no vote. Facts that the nodes must agree on stand in *records*: registers in the reserved space
+``_cluster``, which every node has and which replicates as any other space does. If two nodes write one record at once,
+there are siblings, and every node works out the same from them by a rule of the record's type. So nobody has to write
+anything for all to agree.
 
 Example: the nodes a and b are cut off from each other. On a somebody drops the space ``team``. On b somebody drops
 it and makes it anew. When a and b meet, both see two values of the record ``space/team``, and

@@ -312,7 +312,7 @@ class Admission:
         return self.summary()
 
     def joined_already(self, invite: Invite) -> dict[str, Any] | None:
-        """What to answer if this node is a member of the cluster that it is invited to; None: it is not.
+        """The answer if this node is a member of the cluster that it is invited to; None: it is not.
 
         :raises Refused: it was one, and has been told that it was removed.
         """
@@ -323,7 +323,7 @@ class Admission:
         return {**self.summary(), "already": True} if is_here else None
 
     def other_cluster(self) -> str:
-        """What this node would leave behind by joining another cluster, in words; empty if nothing."""
+        """The data that this node would leave behind by joining another cluster, in words; empty if there is none."""
         others = self.others()
         if not others:
             return ""
@@ -346,7 +346,7 @@ class Admission:
         self._changed(())
 
     def summary(self) -> dict[str, Any]:
-        """What ``cluster init`` and ``cluster join`` answer."""
+        """The answer of ``cluster init`` and ``cluster join``."""
         return {
             "cluster": self._identity.cluster.hex(),
             "node": self._identity.node,
@@ -410,7 +410,7 @@ class Admission:
         return {"node": peer.node, "name": peer.name}
 
     def node_names(self) -> dict[str, str]:
-        """What every node that this one knows is called, by id."""
+        """The names of all nodes that this one knows, by id."""
         met = {peer.node: peer.name for peer in self._sync.peers.values()}
         removed = {node: gone.name for node, gone in self.membership.removed.items()}
         members = {node: member.name for node, member in self.membership.members.items()}
@@ -428,7 +428,9 @@ class Admission:
     # -- letting new nodes in --------------------------------------------------------------------------------
 
     def join_opened(self, conn: int) -> None:
-        """Somebody who has shown no certificate asks to join. Of too many the oldest goes: who may join is quick."""
+        """Somebody who has shown no certificate asks to join. If too many ask, the oldest goes: a node that may join is
+        quick.
+        """
         if len(self._nonces) >= JOINING_CONNECTIONS_MAX:
             oldest = next(iter(self._nonces))
             del self._nonces[oldest]
@@ -442,7 +444,7 @@ class Admission:
         self._nonces.pop(conn, None)
 
     def bound(self, conn: int, join: Join) -> bytes:
-        """What the signature of a request to join must cover."""
+        """The bytes that the signature of a request to join must cover."""
         return binding(self._nonces.get(conn, b""), bytes.fromhex(self.reach.keys[0][0]), join)
 
     def join_asked(self, conn: int, join: Join, pin: str, is_signed: bool) -> None:
@@ -511,7 +513,7 @@ class Admission:
             metas.clear()
 
     def reload(self) -> None:
-        """What was not committed is gone."""
+        """The commit failed: forget what was to be committed."""
         self.invitations = Invitations(self._node.storage.metas(INVITES_META))
         self._told = _read_told(self._node.storage.meta(TOLD_META))
         self._kept = KeptMembers(self._node.storage)
@@ -529,7 +531,7 @@ def _named(wanted: str, nodes: Iterable[N], what: str) -> N | None:
 
 
 def pack_told(members: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """What a new node keeps of the members that it was told of."""
+    """The members that a new node was told of, as it keeps them."""
     return pack([dict(record) for _, record in sorted(members.items())])
 
 

@@ -1,4 +1,4 @@
-"""What was dropped stays for a while: the archives of a node, how long and how large they may be, and their end."""
+"""Dropped spaces stay for a while: the archives of a node, how long and how large they may be, and their end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARCHIVE_AGE_MS_MAX = 7 * 24 * 3600 * 1000
 ARCHIVE_BYTES_MAX = 256 * 1024 * 1024
 """All archives of a node; the oldest go first. The newest stays whatever its size."""
 ARCHIVES_MAX = 1000
-"""Of a node."""
+"""The archives of a node."""
 PURGE_ROWS_MAX = 512
 """Rows that go in one commit: a few ms."""
 PURGE_INTERVAL_S = 0.02
@@ -50,7 +50,7 @@ class Archives:
         return set(self.rows)
 
     def add(self, replica: Replica, unseen: int | None) -> None:
-        """What a replica holds goes to the archive with the commit under way."""
+        """Move a replica into the archive with the commit under way."""
         node = self._node
         size_bytes = node.storage.log_stats(replica.id)["document_bytes"]
         for entry in replica.entries.all():

@@ -1,8 +1,8 @@
 """The invites that this node has given out, and whom they let in.
 
-They are kept on this node alone, durably: what may be used once could be used once on each side of a cut if several
-nodes knew it. Of a secret only a hash is kept. An invite that has been used stays bound to the keys that used it until
-it expires, so that a node whose answer was lost gets it again.
+Invites are kept on this node alone, durably: if several nodes knew one that may be used once, it could be used once on
+each side of a cut. The node stores only a hash of the secret. An invite that has been used stays bound to the keys that
+used it until it expires, so that a node whose answer was lost gets it again.
 """
 
 from __future__ import annotations

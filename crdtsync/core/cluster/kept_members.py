@@ -1,4 +1,4 @@
-"""What this node has seen of members and of removals, which no record takes back.
+"""The members and removals that this node has seen, which no record takes back.
 
 The problem. Every member may write every record of ``_cluster``, and one of them may be hostile. Host-a removes host-c.
 Host-b, which is in league with host-c, deletes the record ``removed/c``, or writes nonsense in its place: host-c would
@@ -57,7 +57,7 @@ class KeptMembers:
         return [*self.removed.values(), *(gone for gone in told if gone.node not in self.removed)]
 
     def undone(self, members: Iterable[Member], removed: Iterable[RemovedMember]) -> list[Member | RemovedMember]:
-        """What ``_cluster`` told once and tells no longer: members, removals, or some of a removal's keys."""
+        """The facts that ``_cluster`` told once and tells no longer: members, removals, or some of a removal's keys."""
         told = {member.node for member in members}
         pins = {gone.node: {pin for pin, _ in gone.keys} for gone in removed}
         lost = [member for node, member in sorted(self.members.items()) if node not in told | self.removed.keys()]

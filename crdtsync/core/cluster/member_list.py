@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from crdtsync.core.sync.protocol import Sync
 
 _STATES: Mapping[int | None, str] = {None: "down", 1: "connected"}
-"""Of a member, by the number of connections over which it is reached."""
+"""The state of a member, by the number of connections over which it is reached."""
 
 
 def listing(fleet: Admission, sync: Sync, me: str) -> list[dict[str, Any]]:

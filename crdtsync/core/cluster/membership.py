@@ -1,7 +1,7 @@
-"""Who belongs to the cluster, and who may connect: decided from records alone.
+"""Members of the cluster, and which nodes may connect: decided from records alone.
 
-``member/<node id>`` is written by the member that let the node in, and from then on by the node itself. Of two that
-were written at once the one that was written later by its own clock says name and addresses, and both say keys.
+``member/<node id>`` is written by the member that let the node in, and from then on by the node itself. If two were
+written at once, the one that was written later by its own clock says name and addresses, and both say keys.
 
 ``removed/<node id>`` is final. It beats every record of the member, concurrent or later, and every other record that
 has one of the removed keys.
@@ -23,9 +23,9 @@ from crdtsync.wire.limits import is_name
 from crdtsync.wire.peer.joining import CERTIFICATE_BYTES_MAX
 
 KEYS_MAX = 4
-"""Of a member: one in use, one to come, and what concurrent rotations may leave."""
+"""The keys of a member: one in use, one to come, and what concurrent rotations may leave."""
 MEMBERS_MAX = 10_000
-"""Of a cluster."""
+"""The members of a cluster."""
 PIN_CHARS = 64
 
 Key = tuple[str, bytes]
@@ -81,7 +81,7 @@ class RemovedMember(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What the removed node is told."""
+        """The reason that the removed node is given."""
         by, date = f" by {self.by}" if self.by else "", written(self.time_ms)
         when = f" on {date}" if date else ""
         return f"{self.name} was removed from this cluster{by}{when}: to come back it must join anew, with a new key"
@@ -101,7 +101,7 @@ def read_member(plain: Record) -> Member:
 
 
 def merge_members(one: Member, other: Member) -> Member:
-    """What two records of a member come to that were written at once."""
+    """The record that results from two of a member that were written at once."""
     older, newer = sorted((one, other), key=lambda member: (member.time_ms, member.name, member.addresses, member.by))
     return newer._replace(keys=all_keys(newer.keys, older.keys))
 
@@ -112,7 +112,7 @@ def read_removed(plain: Record) -> RemovedMember:
 
 
 def merge_removed(one: RemovedMember, other: RemovedMember) -> RemovedMember:
-    """What two removals of one node come to."""
+    """The record that results from two removals of one node."""
     first, later = sorted((one, other), key=lambda removed: (removed.time_ms, removed.by, removed.name))
     return first._replace(keys=all_keys(first.keys, later.keys))
 
@@ -156,7 +156,8 @@ NOBODY = Membership()
 def membership_of(
     members: Iterable[Member], removed: Iterable[RemovedMember], told: Iterable[Member] = ()
 ) -> Membership:
-    """What records add up to. ``told`` are members that this node was told of when it joined, or has known since.
+    """The membership that follows from records. ``told`` are members that this node was told of when it joined, or has
+    known since.
 
     They count while ``_cluster`` has no records of them, and before others if there are too many.
     """

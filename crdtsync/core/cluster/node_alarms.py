@@ -1,4 +1,4 @@
-"""What the daemon tells of its place in the cluster: let in, addresses that lead astray, a certificate that expires."""
+"""Alarms about a node's place in the cluster: let in, addresses that lead astray, a certificate that expires."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FalseAddresses:
         self._misled[event.node] = event
 
     def misled_by(self, node: str, membership: Membership) -> str:
-        """What is wrong with the addresses of a member, in words; empty if that is not known, or no longer so."""
+        """The fault of a member's addresses, in words; empty if none is known, or no longer."""
         event, member = self._misled.get(node), membership.members.get(node)
         if event is None:
             return ""

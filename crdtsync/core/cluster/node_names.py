@@ -1,4 +1,4 @@
-"""What nodes are called, for people."""
+"""Names of nodes, for people."""
 
 from __future__ import annotations
 

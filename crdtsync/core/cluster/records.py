@@ -57,7 +57,7 @@ class RecordType(NamedTuple, Generic[R]):
 
     @property
     def prefix(self) -> str:
-        """What the keys of its records begin with."""
+        """The beginning of the keys of its records."""
         return f"{self.name}/"
 
 
@@ -107,7 +107,7 @@ class Cluster:
         return [entry for entry in self.replica.entries.held(key) if entry.kind == Kind.REGISTER]
 
     def _plains(self, key: str) -> list[dict[str, Any]]:
-        """What is stored under a key, in an order that is the same everywhere."""
+        """The stored values of a key, in an order that is the same everywhere."""
         plains = []
         for entry in sorted(self._held(key), key=_place):
             try:
@@ -123,7 +123,7 @@ class Cluster:
     def put(self, kind: RecordType[R], name: str, record: R) -> VersionVector:
         """Write a record as this node, in place of all siblings held here. It is on disk after the turn's commit.
 
-        Whoever listens for the type is told before this returns. Returns the point in ``_cluster`` of this write.
+        Listeners for the type are told before this returns. Returns the point in ``_cluster`` of this write.
 
         :raises NoSpace: there is no room on this node's disk; nothing was done.
         """

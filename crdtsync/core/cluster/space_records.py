@@ -44,7 +44,7 @@ class SpaceRecord(NamedTuple):
 
 
 INITIAL = SpaceRecord(0, True, None, 0, "")
-"""What holds for ``default`` while nobody has written a record of it."""
+"""The record of ``default`` while nobody has written one."""
 
 
 def created(before: SpaceRecord | None, nodes: Sequence[str] | None, time_ms: int, agent: str) -> SpaceRecord:

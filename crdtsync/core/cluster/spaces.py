@@ -79,7 +79,7 @@ class Spaces:
     # -- who may hold what -----------------------------------------------------------------------------------
 
     def record(self, name: str) -> SpaceRecord | None:
-        """What the cluster says of a space; None: nothing."""
+        """The cluster's record of a space; None: there is none."""
         return self._records.get(name, INITIAL if name in ALWAYS else None)
 
     def named_count(self) -> int:

@@ -4,7 +4,7 @@ Bob's change 2.1 answers Ann's 1.7, and reaches this host first, since Ann's hos
 reader would see an answer without a question, and 2.1 may remove an entry that is not there. The gate files it under
 1.7, and hands it out when 1.7 is applied. Then it may have to wait for something else.
 
-What waits is kept as the bytes that it came in, and decoded again when it is handed out: decoded, 32 MiB of small
+A waiting change is kept as the bytes that it came in, and decoded again when it is handed out: decoded, 32 MiB of small
 changes took a gigabyte (measured).
 """
 
@@ -19,11 +19,13 @@ from crdtsync.wire.change import Change
 WRITER_CHANGES_MAX = 1024
 """Changes of one writer that came early."""
 WRITER_BYTES_MAX = 8 * 1024 * 1024
-"""Of one writer's changes that came early, in memory."""
+"""Early changes of one writer, in memory."""
 BYTES_MAX = 16 * 1024 * 1024
-"""Of early changes of all writers of a space: anybody can make up writers."""
+"""Early changes of all writers of a space: anybody can make up writers."""
 CHANGE_BYTES = 600
-"""What keeping a change takes beside its bytes, of a writer of its own, which takes most (measured: 560)."""
+"""Memory that a waiting change takes beside its bytes, if its writer has no other one, which takes most (measured:
+560).
+"""
 
 
 def blocker(change: Change, vector: Mapping[Writer, int]) -> tuple[Writer, int] | None:
@@ -113,5 +115,5 @@ class CausalGate:
         return [body for _, _, body in sorted(waiting)]
 
     def missing(self) -> list[tuple[Writer, int]]:
-        """What the waiting changes wait for, lowest first per writer."""
+        """The changes that waiting changes wait for, lowest first per writer."""
         return [(writer, heap[0][0]) for writer, heap in sorted(self._waiting.items())]

@@ -36,8 +36,7 @@ ADDED_SINGLY_MAX = 16
 STALE_KEYS_MAX = 1000
 """How many keys that are gone may stand in the order of keys, beside as many as are alive."""
 REMOVED_AT_ONCE_MAX = 1000
-"""Of so many entries that go at once the digests are taken off the sum at once; of more in slices, or when asked for.
-"""
+"""If so many entries go at once, their digests are taken off the sum at once; if more, in slices, or when asked for."""
 SUMMED_AT_ONCE_MAX = 10_000
 """The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
 
@@ -100,7 +99,7 @@ class Entries:
 
     @property
     def digest(self) -> int:
-        """Of the whole: see the class."""
+        """The digest of the whole: see the class."""
         if not self.is_summed:
             self.sum_up(len(self._unsummed) + len(self._unsubtracted))
         if self._unhashed:
@@ -203,7 +202,9 @@ class Entries:
             self._large[entry.key] = KeyEntries(held)
 
     def remove(self, key: str, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
-        """Remove those entries of ``key`` that ``removes`` names, and return them. What is already gone stays gone."""
+        """Remove those entries of ``key`` that ``removes`` names, and return them. Entries that are already gone stay
+        gone.
+        """
         gone = self._take_out(key, removes)
         if len(gone) > REMOVED_AT_ONCE_MAX:
             hashed = [entry for entry in gone if not self._unhashed.pop(entry, False)]
@@ -423,7 +424,7 @@ class Entries:
         return len({entry.sub for entry in self.held(key) if entry.sub is not None})
 
     def summary(self, key: str, make: Callable[[], S]) -> S:
-        """What ``make`` works out from all held entries of ``key``. Not to be changed."""
+        """The result of ``make`` over all held entries of ``key``. Not to be changed."""
         large = self._large.get(key)
         return summary_of(make, self.held(key)) if large is None else large.summary(make)
 

@@ -66,7 +66,7 @@ class Entry:
         value_hash: bytes,
         attrs: dict[str, Any] | None,
     ) -> Self:
-        """Of the class that has room for what there is.
+        """Make an entry of the smallest class that has room for all this.
 
         :raises ValueError: a number is none, or is too large for what it says.
         """

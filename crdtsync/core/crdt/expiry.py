@@ -1,4 +1,4 @@
-"""What expires when: the entries of a replica that have a time to live.
+"""Times of expiry: the entries of a replica that have a time to live, by when it ends.
 
 Two things happen to an entry that expires. Readers stop seeing it when their own node's clock says so: it is *hidden*.
 And one node alone deletes it, by a change that all others get (:mod:`crdtsync.core.background.expiry_reaper`): if every
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.entry import Entry
 
 EXPIRE = "expire"
-"""What this is called among the operations in events."""
+"""The name of an expiry among the operations in events."""
 EXPIRED_ATTR = "expired"
 """The attribute of an operation that removes what has expired."""
 CLOCK_SET_BACK_MS_MIN = 1000

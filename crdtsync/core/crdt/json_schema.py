@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 JSON_SCHEMA_BYTES_MAX = 16 * 1024
-"""Of a JSON Schema, as msgpack"""
+"""A JSON Schema, as msgpack"""
 SUBSCHEMAS_MAX = 500
-"""Of a JSON Schema: schemas in it"""
+"""Schemas in a JSON Schema"""
 STEPS_MAX = 1000
-"""Of a JSON Schema at one place of a value"""
+"""Steps of a JSON Schema at one place of a value"""
 WORK_MAX = 1_000_000
-"""Of checking all values of a change, times their bytes: some 20 ms"""
+"""Steps of checking all values of a change, times their bytes: some 20 ms"""
 REGEX_BYTES_MAX = 100_000
-"""Of a regular expression when it is compiled."""
+"""A compiled regular expression."""
 COMPILED_MAX = 128
 """JSON Schemas that are kept ready for use"""
 STEPS_A_BYTE = 20
-"""Of a schema that has to be made ready first."""
+"""Steps for each byte of a schema that has to be made ready first."""
 
 _ALL_OF = ("allOf", "anyOf", "oneOf")  # at the same place, each of a list
 _ONE_OF = ("not", "if", "then", "else")  # at the same place
@@ -92,7 +92,7 @@ class JsonSchema:
         self._error = jsonschema_rs.ValidationError
 
     def misfit(self, value: object) -> Misfit | None:
-        """What is wrong with a value; None: it fits."""
+        """The first fault of a value; None: it fits."""
         try:
             self._validator.validate(value)
         except self._error as error:
@@ -123,7 +123,7 @@ def path_text(path: tuple[str | int, ...]) -> str:
 
 
 def _misfit(message: str, keywords: list[str | int], path: tuple[str | int, ...]) -> Misfit:
-    """What the validator says of a blunted schema, said of the one that was declared."""
+    """The validator's message about a blunted schema, turned into one about the declared schema."""
     for branches in _BRANCHES:
         if message.startswith(f'{{"not":{{"{branches}":'):
             return Misfit(branches, path, f"fits none of the schemas in {branches}, or too many")
@@ -301,7 +301,7 @@ def _blunted(schema: Any) -> Any:  # Any: a map, true or false, or what the vali
     """The same schema with each ``anyOf`` and ``oneOf`` under two ``not``.
 
     The validator collects all that is wrong in each branch, for its message: 90 ms, where 10,000 numbers should be
-    strings. Of what stands under ``not`` it collects nothing.
+    strings. It collects nothing under ``not``.
     """
     if not isinstance(schema, dict):
         return schema

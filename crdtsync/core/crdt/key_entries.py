@@ -111,7 +111,7 @@ class KeyEntries:
                 del self.by_sub[entry.sub]
 
     def summary(self, make: Callable[[], S]) -> S:
-        """What ``make`` works out from all entries."""
+        """The result of ``make`` over all entries."""
         found = self.summaries.get(make)
         if found is None:
             found = self.summaries[make] = summary_of(make, self.entries)

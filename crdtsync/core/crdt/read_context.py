@@ -1,10 +1,10 @@
-"""What the author of a write had seen, and what the write therefore removes.
+"""The values that the author of a write had seen, and that the write therefore removes.
 
 Ann reads ``k``, which has the siblings 2.1.0 and 3.1.0, and sets it. Before her write comes in, Dave's 4.1.0 does. Her
 write removes 2.1.0 and 3.1.0, and not 4.1.0, which she never saw.
 
-The rule behind every write: *it supersedes what its author had seen*, not what this daemon happens to hold. What the
-author had seen arrives as ``seen``. A write without it is blind: it replaces the winner only, as a plain SET would.
+The rule behind every write: *it supersedes what its author had seen*, not what this daemon happens to hold. The request
+carries these values as ``seen``. A write without it is blind: it replaces the winner only, as a plain SET would.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crdtsync.wire.tokens import Version
 
 READ_LONG_AGO = "?"
 NOTHING = Version()
-"""What an author knows who read the key long ago: it supersedes nothing."""
+"""The version of an author that read the key long ago: it supersedes nothing."""
 
 Removes = tuple[Dot, ...] | RemoveRange
 
@@ -38,14 +38,14 @@ class NotYet(Exception):  # not an error: the request waits
 
 
 def ahead(vector: VersionVector, version: Version) -> VersionVector:
-    """What ``version`` names and a replica at ``vector`` does not hold."""
+    """The part of ``version`` that a replica at ``vector`` does not hold."""
     named = vector_of(version.dots)
     merge(named, version.vector or {})
     return {writer: seq for writer, seq in named.items() if seq > vector.get(writer, 0)}
 
 
 def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry]:
-    """Those of a key's entries that the author had seen. What the same batch wrote before is no news to it either,
+    """Those of a key's entries that the author had seen. An author has also seen what the same batch wrote before,
     unless it said that it had seen nothing.
     """
     if version is NOTHING:
@@ -63,7 +63,7 @@ def covered(held: Iterable[Entry], version: Version, others: bool) -> list[Entry
 
 
 def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
-    """What to write down to remove ``gone``: their dots, or, where those are many, what covers exactly them."""
+    """The record of removing ``gone``: their dots, or, if those are many, a vector that covers exactly them."""
     if len(gone) <= NAMED_DOTS_MAX:
         return [tuple(entry.dot for entry in gone)] if gone else []
     if seen is None:

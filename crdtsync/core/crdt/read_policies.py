@@ -46,7 +46,8 @@ _SCALARS: Mapping[type, int] = {bool: _BOOL, int: _NUMBER, float: _NUMBER, str: 
 
 
 def value_key(packed: bytes | None) -> ValueKey | None:
-    """What compares with that of every other value as the values do; None: it is no value that an agent can write.
+    """A key that compares with that of every other value as the values do; None: it is no value that an agent can
+    write.
 
     null < false < true < numbers < strings < bytes < lists < maps. Integers and floats are compared exactly, as
     numbers; strings by code points; lists part by part, as words in a dictionary are; maps as lists of their items by

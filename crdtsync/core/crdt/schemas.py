@@ -1,8 +1,8 @@
 """The schemas of a space: what is declared for keys by pattern, in reserved keys of the space itself.
 
 The schema of a pattern is a register under ``_schema/PATTERN`` that holds a map. It replicates, conflicts and survives
-as any other key does; between two that were set at once the newest one counts. What applies to a key is the schema of
-the most specific pattern that matches it.
+as any other key does; between two that were set at once the newest one counts. The schema of the most specific pattern
+that matches a key applies to it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def history_cap(plain: object) -> HistoryCap | None:
 
 
 class WriteRules(NamedTuple):
-    """What a schema asks of writes: checked when one is made, and never when it is merged. None, empty: not asked."""
+    """The rules of a schema for writes: checked when a write is made, and never when it is merged. None, empty: not
+    asked.
+    """
 
     kind: str | None = None
     json: bytes | None = None
@@ -67,7 +69,7 @@ class WriteRules(NamedTuple):
     """Whether who knows an older version may write, and what it writes says so."""
     entries_max: int | None = None
     bytes_max: int | None = None
-    """Of the values of all keys of the pattern, or, where they are logs, of each log."""
+    """Bytes of the values of all keys of the pattern, or of each log, if they are logs."""
 
 
 NO_RULES = WriteRules()
@@ -109,7 +111,7 @@ def rules_of(plain: dict[str, Any]) -> WriteRules | None:
 
 
 class Schema(NamedTuple):
-    """What is declared for the keys that match ``pattern``. ``plain`` is all of it, also what is not known here.
+    """The declaration for the keys that match ``pattern``. ``plain`` is all of it, also what is not known here.
 
     ``history``: how much history is kept of them; None: no more is said than of the whole space.
     """
@@ -164,7 +166,9 @@ class SchemaTable:
         self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
 
     def find(self, key: str) -> Schema:
-        """A key's own is the most specific. Of the others only those whose prefix the key has need to be looked at."""
+        """A key's own schema is the most specific. The others are looked at only if the key begins with
+        their prefix.
+        """
         exact = self._exact.get(key)
         if exact is not None:
             return exact
@@ -209,7 +213,7 @@ class Schemas:
             self.note(key)
 
     def of(self, key: str) -> Schema:
-        """What applies to ``key``."""
+        """The schema that applies to ``key``."""
         if self._noted:
             self._refresh()
         if not self._table.by_pattern:

@@ -4,7 +4,7 @@ The problem. Were a read to write the value anew, two hosts that read at once wo
 on one host while another one sets the key would bring the old value back, beside the new one or before it.
 
 So a read writes elsewhere: ``_kept/KEY``, a reserved register without a value, whose own time to live says until when
-the key is kept. Whatever slides in KEY lives as long as any entry there. Of two that were written at once the later one
+the key is kept. Every sliding value in KEY lives as long as any entry there. If two were written at once, the later one
 counts; to set or delete the key has nothing to do with it.
 
 A host that hears of a read too late has hidden the value, and shows it again; if it is the one that deletes it, the
@@ -46,8 +46,8 @@ def kept_by(entry: Entry) -> str | None:
 
 
 def keep(entries: Entries, schemas: Schemas, keys: Iterable[str], now_ms: int) -> list[Op]:
-    """What to write now that these keys are read: of those of which half the time to live is over. The names of longer
-    keys have no room for the prefix; they live no longer.
+    """The writes that follow from a read of these keys: one for each key of which half the time to live is over. The
+    names of longer keys have no room for the prefix; they live no longer.
     """
     ops: list[Op] = []
     for key in dict.fromkeys(keys):

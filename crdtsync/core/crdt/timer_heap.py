@@ -1,4 +1,4 @@
-"""What is due when: a binary heap from which anything can be taken out.
+"""Timers: a binary heap of due times from which anything can be taken out.
 
 ``heapq`` would have to keep what has been taken out until it comes to the top, or be made anew now and then: with
 100,000 entries that stops everything for a tenth of a second. Here every operation costs O(log n), and nothing is left

@@ -22,7 +22,9 @@ BLOB_BYTES_MAX = 1024 * 1024 * 1024
 
 
 class Uploads:
-    """Of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
+    """The uploads of one space, kept in step with its entries: a caller that changes entries reports that with
+    :meth:`note`.
+    """
 
     __slots__ = ("_by_key", "_entries", "bytes_max", "have_gone")
 
@@ -71,7 +73,7 @@ class Uploads:
     def with_parts(self, ops: Sequence[Op]) -> Sequence[Op]:
         """The operations of an own change, and those that remove the parts of the blobs that they remove.
 
-        What does not fit into the change is cleared away later, as of uploads that nobody finishes.
+        Parts whose removal does not fit into the change are cleared away later, like those of unfinished uploads.
         """
         if not self._by_key:
             return ops
@@ -97,5 +99,5 @@ class Uploads:
 
 
 def removal(key: str, parts: Sequence[Entry]) -> Op:
-    """What removes all parts of an upload that are here."""
+    """The operation that removes all parts of an upload that are here."""
     return Op(key, None, Kind.MAP, None, None, RemoveRange(reach_of(parts)[0]), None)

@@ -1,4 +1,4 @@
-"""What a node has done since it started, counted: plain numbers, so that counting costs a few ns."""
+"""Counts of what a node has done since it started: plain numbers, so that counting costs a few ns."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Counts:
 def is_conflicting(entries: Entries, entry: Entry) -> bool:
     """Whether a value stands beside another one that its author had not seen.
 
-    What several authors build together (counters, sets, logs, texts) is no conflict; in a map, values of one field are.
+    Values that several authors build together (counters, sets, logs, texts) are no conflict; in a map, values of one
+    field are.
     """
     return entry.key in entries.keys_of_mixed_kinds or rules_of(entry.kind).is_conflicting(entries, entry)

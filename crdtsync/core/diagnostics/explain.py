@@ -1,8 +1,8 @@
 """Why this node has of a key what it has, or lacks it: which change, from whom, over which peer, what it waits for.
 
 Everything here is read from what the node knows anyway; only nodes that are reached over others are asked first how far
-they are. What somebody has written who has not been heard of since cannot be known, and the answer says so. It is for
-people, and short enough for one screen.
+they are. It cannot know changes of a node that has not been heard of since, and the answer says so. It is for people,
+and short enough for one screen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a key may lack on this node, and why: what waits, who is ahead, cut off or silent, and what was not sent."""
+"""Reasons why a key may lack something on this node: what waits, who is ahead, cut off or silent, and what was not
+sent.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def _no_room(here: Subject) -> Iterable[Item]:
 
 
 def _alarms(here: Subject) -> Iterable[Item]:
-    """What is wrong with this space, or with this node as a whole."""
+    """The faults of this space, or of this node as a whole."""
     is_told = any(True for _ in _at_the_gate(here))  # what keeps a change of this very key is known
     of_node = [
         alarm

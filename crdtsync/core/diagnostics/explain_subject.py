@@ -1,4 +1,4 @@
-"""What an explanation is about: a key of a space on a node, how its changes came, and who else has them."""
+"""The subject of an explanation: a key of a space on a node, how its changes came, and who else has them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Item = dict[str, Any]
 
 
 class Subject(NamedTuple):
-    """What is looked at: one key of one space on one node."""
+    """The subject: one key of one space on one node."""
 
     node: NodeParts
     replica: Replica
@@ -44,7 +44,7 @@ def arrival(here: Subject, dot: Dot) -> Item:
 def holders(here: Subject, dot: Dot) -> tuple[list[str], list[str]]:
     """The other nodes that have said that they have a change on disk, and those that have not.
 
-    Of nodes that are reached only over others, and have not told in time, nothing is known: they are in neither.
+    A node that is reached only over others, and has not answered in time, is in neither list.
     """
     vector: VersionVector = {dot.writer: dot.seq}
     _, met = here.node.spaces.holders([here.replica.name]).counted()

@@ -44,7 +44,7 @@ def status_request(
 def knowing_far(
     node: NodeParts, agent: Agent, request: int, spaces: Iterable[str], answer: Callable[[], object]
 ) -> object:
-    """What ``answer`` returns, once far nodes have said how far they are in these spaces, or have not in time."""
+    """The result of ``answer``, once far nodes have said how far they are in these spaces, or have not in time."""
     mesh = node.sync.mesh
     far = [other for other, route in mesh.routes.by_node().items() if route.hops > 1]
     wanted: dict[str, VersionVector] = {name: dict(node.replicas[name].vector) for name in spaces if far}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _NOTHING_STORED = dict.fromkeys(("log_changes", "log_bytes", "history_bytes", "document_bytes"), 0)
-"""Of a space that has just been made."""
+"""The figures of a space that has just been made."""
 
 
 def build_status(
@@ -90,7 +90,7 @@ def health_of(node: NodeParts) -> Health:
 
 
 def _told(health: Health | None) -> dict[str, Any]:
-    """What a node said of itself; of one that says nothing, for it is older or was never heard, None."""
+    """The report of a node on itself; None if it makes none, since it is older or was never heard."""
     if health is None:
         return {"version": None, "health": None}
     return {
@@ -108,7 +108,7 @@ def _told(health: Health | None) -> dict[str, Any]:
 
 
 def limited_status(node: NodeParts, agent: Agent, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the ``whole`` status what an agent may see that may not read everything here.
+    """The part of the ``whole`` status for an agent that may not read everything here.
 
     Figures of a space count keys, so they are of those spaces alone of which it may read all.
     """
@@ -231,7 +231,7 @@ def _peer(node: NodeParts, peer: Peer, replicas: Mapping[str, Replica]) -> dict[
 
 
 def _lacks(link: Link) -> list[str]:
-    """What a connected node of an older version does not know."""
+    """The features that a connected node of an older version does not know."""
     return [] if link.hello is None else sorted(set(FEATURES) - set(link.hello.features))
 
 
@@ -249,7 +249,7 @@ def _dial_of(node: NodeParts, peer: Peer) -> Dial | None:
 
 
 def _unlinked_state(node: NodeParts, dial: Dial | None) -> str:
-    """What a node without a connection is called, whatever its address answered last."""
+    """The state of a node without a connection, whatever its address answered last."""
     if node.fleet.is_initialised and not node.fleet.is_member:
         return "refused"
     if dial is None:

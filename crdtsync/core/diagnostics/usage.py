@@ -63,7 +63,7 @@ class Usage(NamedTuple):
 
 
 Stats = Mapping[int, Mapping[str, int]]
-"""Of the log and the history of spaces, by their number."""
+"""Figures of the log and the history of spaces, by their number."""
 
 
 def usages(node: NodeParts, crowds: Crowds, stats: Stats) -> list[Usage]:
@@ -81,7 +81,7 @@ def pressing(node: NodeParts, crowds: Crowds) -> list[Usage]:
 
 
 def fullest(name: str, found: Iterable[tuple[int, str]], bound: int, unit: str, kind: str) -> Usage:
-    """Of many of one name, the one that is used most."""
+    """The fullest of many of one name."""
     used, scope = max(found, default=(0, ""))
     return Usage(name, used, bound, unit, kind, scope if used else "")
 
@@ -97,14 +97,14 @@ def _of_agents(node: NodeParts) -> Iterator[Usage]:
 
 
 def _of_records(node: NodeParts) -> Iterator[Usage]:
-    """Of the cluster's records that are refused at their bound."""
+    """The use of the cluster's records that are refused at their bound."""
     cluster = node.cluster
     yield Usage("access_rules", len(cluster.names(ACCESS)), record_cleanup.RULES_MAX, "rules", LIMIT)
     yield Usage("agents_with_keys", len(cluster.names(AGENTS)), record_cleanup.AGENTS_MAX, "agents", LIMIT)
 
 
 def _of_quotas(node: NodeParts) -> Iterator[Usage]:
-    """Of each quota that of the agent which has used most of its own."""
+    """For each quota, the use of the agent which has used most of its own."""
     accounts = node.authorizer.accounts.attached()
     watching = Counter[str]()
     for conn, agent in node.dispatcher.agents.items():
@@ -168,7 +168,7 @@ def _of_spaces(node: NodeParts, crowds: Crowds) -> Iterator[Usage]:
 
 
 def _capped(node: NodeParts, stats: Stats) -> Iterator[Usage]:
-    """What is kept at its bound by letting the oldest go."""
+    """The use of stores that keep their bound by letting the oldest go."""
     replicas, caps = node.replicas.items(), node.retention.caps
     logs = [(name, stats[replica.id]) for name, replica in replicas if replica.id in stats]
     yield fullest("log", ((stat["log_bytes"], name) for name, stat in logs), caps.log_bytes_max, "bytes", CAP)
@@ -192,7 +192,7 @@ class Crowds:
         self._found: dict[str, tuple[Replica, int, tuple[int, str]]] = {}
 
     def look(self, plural: Iterable[tuple[str, Replica]]) -> list[tuple[int, str]]:
-        """Of these spaces: how many, and the key."""
+        """For each of these spaces: the most siblings of a key, and that key."""
         before, self._found = self._found, {}
         for name, replica in plural:
             known = before.get(name)

@@ -14,7 +14,7 @@ Where to begin:
 - ``taken_away``: what a snapshot took away with nobody to confirm it, kept for a while;
 - ``arrival_log``: over which peer each change came, and when; in memory alone.
 
-What kinds differ in (which earlier values live on in a new one, what a line shows) stands in the rules of each kind,
+Each kind differs in which earlier values live on in a new one, and in what a line shows: see the rules of the kind,
 :class:`crdtsync.core.kinds.base.Rules`. The numbers of the reasons and the names of operations are in databases: they
 never change.
 

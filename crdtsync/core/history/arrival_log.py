@@ -14,7 +14,7 @@ from crdtsync.named_tuple import NamedTuple
 RUNS_PER_WRITER_MAX = 64
 """Runs of a writer's changes over one peer, remembered to explain how they came; the oldest are forgotten."""
 RUN_MS_MAX = 1000
-"""What comes within that time counts as one run, so a time of arrival is exact to that."""
+"""Changes that come within that time count as one run, so a time of arrival is exact to that."""
 
 
 class Arrival(NamedTuple):
@@ -31,7 +31,7 @@ class Arrival(NamedTuple):
 
 
 class Arrivals:
-    """Of one replica."""
+    """The arrivals of one replica."""
 
     __slots__ = ("_runs",)
 

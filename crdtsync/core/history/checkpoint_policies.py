@@ -79,7 +79,7 @@ def packed_policy(prefixes: list[str], every_ms: object, keep: object, age_ms: o
 
 
 def policy_of(name: str, held: Sequence[Entry]) -> CheckpointPolicy | None:
-    """What the newest record says; None: there is none, or it is somebody's careless bytes."""
+    """The policy of the newest record; None: there is none, or it is somebody's careless bytes."""
     for entry in sorted(held, key=lambda entry: entry.order, reverse=True):
         try:
             plain = unpack(entry.value or b"") if entry.kind == Kind.REGISTER else {}

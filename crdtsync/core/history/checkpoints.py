@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_PREFIX = "_checkpoint/"
 AT_CHECKPOINT = "checkpoint:"
-"""What a name begins with where a token or a time may stand in its place."""
+"""The prefix of a checkpoint's name where a token or a time may stand in its place."""
 CHECKPOINTS_MAX = 100
 """Checkpoints of a space when one more is made; merging takes what others have made."""
 VERSIONS_MAX = 100
@@ -97,7 +97,7 @@ def packed_record(space: SpaceState, note: str, prefixes: list[str], policy: str
 
 
 def record_of(entry: Entry) -> Checkpoint | None:
-    """What a record says; None: somebody's careless bytes."""
+    """The checkpoint of a record; None: somebody's careless bytes."""
     try:
         plain = unpack(entry.value or b"")
         flat = plain["cut"]
@@ -114,7 +114,9 @@ def record_of(entry: Entry) -> Checkpoint | None:
 
 
 class Checkpoints:
-    """Of one replica: the records in its live entries, and where their cuts stand in this node's log."""
+    """The checkpoints of one replica: the records in its live entries, and where their cuts stand in
+    this node's log.
+    """
 
     __slots__ = (
         "_all", "_keys", "_past", "_policies", "_policy_keys", "_positions", "_space", "bytes_max", "held_bytes",
@@ -127,7 +129,7 @@ class Checkpoints:
         self.pins: list[int] = []
         """Up to where in the log the cuts of checkpoints reach: what died behind the first is kept."""
         self.held_bytes = 0
-        """What the past of the space took when it was last looked at, and how much checkpoints may hold back."""
+        """Bytes of the space's past when it was last looked at, and how much checkpoints may hold back."""
         self.bytes_max = 1
         self._keys: dict[str, None] = {}
         self._policy_keys: dict[str, None] = {}

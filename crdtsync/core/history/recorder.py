@@ -4,8 +4,8 @@ Ann sets a key and Bob overwrites it. Ann's entry leaves the live state; the rec
 way that says when it went, by which operation, and why (:mod:`crdtsync.core.history.removal_reason`).
 
 The row is on disk only after that commit, and in its place later still where the commit is large. A reader may ask for
-the history of the key before: so the recorder keeps what was removed lately in ``unsaved`` too. What such an entry had
-``seen`` is looked up when somebody asks for it.
+the history of the key before: so the recorder keeps what was removed lately in ``unsaved`` too. The recorder looks up
+what such an entry had ``seen`` when a reader asks for it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Floor(NamedTuple):
 
 
 class HistoryRecorder:
-    """Of one replica. ``floor`` is the vector below which history no longer tells all, ``since_ms`` the time since
-    when it does: 0 if nothing is missing. Of some keys it tells less: see :meth:`floors`.
+    """The history of one replica. ``floor`` is the vector below which history no longer tells all, ``since_ms`` the
+    time since when it does: 0 if nothing is missing. For some keys it tells less: see :meth:`floors`.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""What snapshots took away with nobody to confirm it: kept for a week, so that it can be brought back.
+"""Values that snapshots took away with nobody to confirm it: kept for a week, so that they can be brought back.
 
 An example. Host-b was behind and took the state of host-a, in which 300 keys were missing. No other node was there to
 ask, so host-b merged it: in a cluster of two it would otherwise wait for good. If host-a was right, these values are
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 PIN_MS = 7 * 24 * 3600 * 1000
 """How long it is kept."""
 PINS_MAX = 8
-"""Of one space; the oldest goes."""
+"""Pins of one space; the oldest goes."""
 
 
 class Pin(NamedTuple):
-    """What died at ``position``, until when it is kept, and after which place it is yet to be brought back."""
+    """The values that died at ``position``, until when they are kept, and after which place they are yet to be brought
+    back.
+    """
 
     position: int
     until_ms: int
@@ -34,7 +36,7 @@ class Pin(NamedTuple):
 
 
 class Pins:
-    """Of one replica, the oldest first."""
+    """The pins of one replica, the oldest first."""
 
     __slots__ = ("_ledger", "_pins", "_space")
 
@@ -47,7 +49,7 @@ class Pins:
             self._pins[position] = Pin(position, until_ms, DeadPlace(*place))
 
     def add(self, position: int, now_ms: int) -> None:
-        """What died at this place of the log was taken away."""
+        """Note that a snapshot took away the values that died at this place of the log."""
         self._put(Pin(position, now_ms + PIN_MS, DeadPlace("", b"", 0)))
         for oldest in sorted(self._pins)[:-PINS_MAX]:
             self.let_go(oldest)
@@ -67,7 +69,7 @@ class Pins:
             self.let_go(pin.position)
 
     def oldest(self) -> Pin | None:
-        """What was taken away first."""
+        """The pin of the values that were taken away first."""
         return self._pins[min(self._pins)] if self._pins else None
 
     def before(self) -> list[int]:

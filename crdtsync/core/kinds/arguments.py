@@ -55,7 +55,7 @@ def packed_argument(packed: object, parts: Parts, what: str = "value", times: in
 
 
 def attributes(args: Arguments, parts: Parts) -> dict[str, Any] | None:
-    """What a write says about its value: ``ttl``, ``confidence``, ``meta``; None if nothing."""
+    """The attributes that a write gives its value: ``ttl``, ``confidence``, ``meta``; None if it gives none."""
     attrs: dict[str, Any] = {}
     ttl, confidence, meta = args.get("ttl"), args.get("confidence"), args.get("meta")
     if ttl is not None:
@@ -73,7 +73,7 @@ def attributes(args: Arguments, parts: Parts) -> dict[str, Any] | None:
 
 TIMEOUT_MS_DEFAULT = 30_000
 TIMEOUT_MS_MAX = 24 * 3600 * 1000
-"""Of the time limit of a request."""
+"""The longest time limit of a request."""
 
 
 def timeout_ms(args: Arguments) -> int:

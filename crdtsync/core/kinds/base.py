@@ -1,4 +1,4 @@
-"""What makes up a kind: how its entries form values, how a value is read and told, which operations write it.
+"""The rules that make up a kind: how its entries form values, how a value is read and told, which operations write it.
 
 The rest of the core knows of kinds by :class:`Rules` alone. A new kind is a module beside this one with its ``RULES``,
 a line in :mod:`crdtsync.core.kinds.registry`, and a number and a row in :mod:`crdtsync.wire.kinds`.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from crdtsync.core.space import SpaceState
 
 INLINE_ENTRIES_MAX = 1000
-"""Of a log, set or map that a scan shows in the key's row."""
+"""Parts of a log, set or map that a scan shows in the key's row."""
 INLINE_BYTES_MAX = 64 * 1024
-"""What a scan shows of a log, set, map or text in the key's row; larger ones are read one by one."""
+"""The part of a log, set, map or text that a scan shows in the key's row; larger ones are read one by one."""
 
 ELEMENTS_MAX = 40_000
-"""Of a log or set, or fields of a map, that is read as a whole: 1.3 µs each."""
+"""Elements of a log or set, or fields of a map, that are read as a whole: 1.3 µs each."""
 NULL = b"\xc0"
 
 Sibling = list[Entry]
@@ -49,7 +49,7 @@ class FieldSibling(list[Entry]):
 
 
 class Copied(NamedTuple):
-    """What writes one entry anew, under a new dot."""
+    """The write that makes one entry anew, under a new dot."""
 
     sub: str | None
     value: bytes
@@ -71,7 +71,7 @@ class Paged(NamedTuple):
     request: str
     """The name of the request."""
     parts: Callable[[Sibling], Sibling]
-    """Of the entries of a value those that hold its parts, in order."""
+    """Those of a value's entries that hold its parts, in order."""
     is_by_name: bool = False
     """Whether a page begins after a name, the ``sub`` of an entry, and not at an index."""
 
@@ -83,7 +83,7 @@ class Touched(NamedTuple):
     removed: list[Entry]
 
     def subs(self) -> dict[str | None, None]:
-        """What their entries are parts of."""
+        """The elements or fields that these entries are parts of."""
         return dict.fromkeys(entry.sub for entry in (*self.removed, *self.added.values()))
 
     def is_most_of(self, held: Sequence[Entry]) -> bool:
@@ -92,7 +92,7 @@ class Touched(NamedTuple):
 
 
 Part = dict[str, Any]
-"""What a commit did to a key that has many parts, as fields of an event: see
+"""The effect of a commit on a key that has many parts, as fields of an event: see
 :mod:`crdtsync.core.watch.partial_updates`.
 """
 
@@ -103,7 +103,7 @@ def copied(group: Sibling) -> list[Copied]:
 
 
 def stored_value(entry: Entry) -> bytes | None:
-    """What an entry holds, as a line of history shows it."""
+    """The value of an entry, as a line of history shows it."""
     return entry.value
 
 
@@ -118,7 +118,7 @@ def never_conflicting(_entries: Entries, _entry: Entry) -> bool:
 
 
 class Rules(NamedTuple):
-    """One kind. What has a default is as it is for most kinds."""
+    """One kind. The rules of one kind. The defaults are those of most kinds."""
 
     # -- values and requests
     split: Callable[[list[Entry]], list[Sibling]] | None
@@ -130,7 +130,7 @@ class Rules(NamedTuple):
     writes: Mapping[str, Write]
     """Its operations, by the name of the request."""
     copy: Callable[[Sibling], list[Copied]] = copied
-    """What writes a value anew, when a conflict is resolved in its favour."""
+    """The writes that make a value anew, when a conflict is resolved in its favour."""
     merge: Callable[[Draft, str, list[Sibling]], None] | None = None
     """Joins at least two siblings of a key, all of this kind, the winner first: adds to the draft what makes one value
     of them and supersedes exactly their entries. None: they cannot be joined.
@@ -142,14 +142,14 @@ class Rules(NamedTuple):
 
     # -- what an operation of a change is called and tells
     written: Operation = SET
-    """What writes an entry."""
+    """The operation that writes an entry."""
     written_to: Mapping[str, Operation] = {}
-    """What writes an entry of a ``sub`` that means something by itself."""
+    """The operations that write an entry of a ``sub`` that means something by itself."""
     removed: Operation = DELETE
-    """What removes the entries of one ``sub``."""
+    """The operation that removes the entries of one ``sub``."""
     partial: Callable[[Entries, str, Touched], Part | None] | None = None
-    """What a commit did to a key of this kind alone that has many entries, told as the parts alone. None: the whole has
-    to be told.
+    """The effect of a commit on a key of this kind alone that has many entries, told as the parts alone. None: the
+    whole has to be told.
     """
 
     # -- history and conflicts
@@ -162,9 +162,9 @@ class Rules(NamedTuple):
     ``sub`` (see :attr:`is_by_sub`) and value it writes, and all if the kind is accumulating.
     """
     history_value: Callable[[Entry], bytes | None] = stored_value
-    """What a line of history shows of an entry; None: it is no value of its own."""
+    """The value that a line of history shows for an entry; None: it is no value of its own."""
     history_fields: Callable[[Entry], Fields] = no_more_fields
-    """What a line of history tells beside what every one tells."""
+    """The fields of a line of history beside those that every line has."""
     is_conflicting: Callable[[Entries, Entry], bool] = never_conflicting
     """Whether an entry that has just come stands beside another value that its author had not seen."""
 

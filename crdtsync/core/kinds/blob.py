@@ -56,8 +56,8 @@ def _check_size(draft: Draft, size: int) -> None:
 def _check_whole(draft: Draft, key: str, manifest: Manifest) -> None:
     """Refuse an entry that would show less than it says, or parts that are not its author's to show.
 
-    Who removes an entry removes its parts, so no two entries may name the same; and the node that wrote the parts may
-    clear them away while no entry names them, so no other one may.
+    The removal of an entry removes its parts, so no two entries may name the same ones. The node that wrote the parts
+    may clear them away while no entry names them, so no other node may name them.
     """
     space = draft.space
     parts = parts_key(key, manifest.upload)

@@ -1,7 +1,7 @@
 """Which keys of a space have several values, told without a look at all keys that have several entries.
 
-Example: of 100,000 maps each field is an entry, and one map has a field with two values. Who asks which keys are in
-conflict waits for that one alone: each map was judged once, after its entries had changed.
+Example: of 100,000 maps each field is an entry, and one map has a field with two values. A request for the keys in
+conflict looks at that map alone: each map was judged once, after its entries had changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from crdtsync.core.kinds.values import is_conflict
 
 
 class ConflictingKeys:
-    """Of one space. To look at 50,000 keys with two values each took 190 ms whenever somebody asked."""
+    """The conflicting keys of one space. To look at 50,000 keys with two values each took 190 ms whenever somebody
+    asked.
+    """
 
     __slots__ = ("_entries", "_found", "_in_order")
 

@@ -5,7 +5,7 @@ must show 5. And when Carol, who has seen Ann's 2 alone, resets it, Bob's 3 must
 
 So each writer keeps one entry with its own running totals, ``[up, down]``: Ann's says ``[2, 0]``, Bob's ``[3, 0]``, and
 the value is the sum. Carol's reset is an entry of its own, with ``sub`` "reset", that records what she saw: ``{Ann's
-name: [2, 0]}``. What is recorded is taken off: 3 is left.
+name: [2, 0]}``. The recorded totals are taken off: 3 is left.
 
 The rules:
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 INCREMENT_MAX = 1 << 53
 TOTAL_MAX = 2**63 - 1
 TOTAL_BYTES_MAX = 32
-"""Of the totals in an entry of a counter: no pair of totals is longer."""
+"""The two totals in an entry of a counter: no pair is longer."""
 
 RESET = "reset"
 Totals = tuple[int, int]
@@ -51,7 +51,7 @@ _NONE: Totals = (0, 0)
 
 
 class Tally:
-    """What the entries of a counter come to. Careless bytes of another author count as nothing."""
+    """The sums over the entries of a counter. Careless bytes of another author count as nothing."""
 
     __slots__ = ("_names", "_net", "_recorded", "_resets", "_totals")
 
@@ -68,7 +68,7 @@ class Tally:
         return max(-TOTAL_MAX, min(TOTAL_MAX, self._net))
 
     def total(self, name: str) -> Totals:
-        """What was counted under a name."""
+        """The totals counted under a name."""
         return _highest(self._totals.get(name, {}).values())
 
     def recorded(self, name: str) -> Totals:
@@ -76,7 +76,7 @@ class Tally:
         return self._recorded.get(name, _NONE)
 
     def net(self, name: str) -> Totals:
-        """What is left of it."""
+        """The rest of it after resets."""
         (up, down), (up_off, down_off) = self.total(name), self.recorded(name)
         return max(0, up - up_off), max(0, down - down_off)
 
@@ -94,7 +94,8 @@ class Tally:
         return tuple(self._resets)
 
     def record(self) -> dict[str, Totals]:
-        """What a reset now has to record: all that was counted under living names, and what was reset of it before.
+        """The totals that a reset has to record now: all that was counted under living names, and what was reset of it
+        before.
 
         Nothing if all of it has been reset.
         """
@@ -159,7 +160,7 @@ def name_of(entry: Entry) -> str:
 
 
 def net_of(entry: Entry) -> int:
-    """What an entry of totals says that its writer has counted under its name."""
+    """The count of an entry's writer under its name, by an entry of totals."""
     up, down = totals_of(entry.value)
     return up - down
 
@@ -182,7 +183,7 @@ def totals_of(value: bytes | None) -> Totals:
 
 
 def _record(value: bytes | None) -> dict[str, Totals]:
-    """What a reset recorded."""
+    """The totals that a reset recorded."""
     try:
         check_items(value or b"", 4 * REQUEST_ITEMS_MAX)
         plain = unpack(value or b"")
@@ -276,7 +277,7 @@ def _copy(group: Sibling) -> list[Copied]:
 
 
 def _history_value(entry: Entry) -> bytes | None:
-    """What a writer had counted by then; what a reset recorded is no value."""
+    """The count of a writer by then; the record of a reset is no value."""
     return None if entry.sub == RESET else pack(net_of(entry))
 
 

@@ -3,10 +3,10 @@
 Four agents of one host do ``get`` and ``set`` in turns. Each write replaces the winner that its author was shown, and
 whatever another one wrote meanwhile stays as a sibling: one more in each round. The seventeenth has no room.
 
-Who has done nothing but read and write must not be refused for good. So under a read policy that ranks values
-(``lww``, ``max``, ``min``, ``confidence``, ``first``) the write takes those along that rank lowest. History keeps them
-as *lost*, the reply names them, and an alarm tells of it. Under ``all`` and ``manual`` no value ranks below another:
-there the write is refused, and told which call helps. A write that replaces a sibling makes no more of them, and is
+An agent that has only read and written must not be refused for good. So under a read policy that ranks values (``lww``,
+``max``, ``min``, ``confidence``, ``first``) the write also removes the values that rank lowest. History keeps them as
+*lost*, the reply names them, and an alarm reports it. Under ``all`` and ``manual`` no value ranks below another: there
+the daemon refuses the write, and the error says which call helps. A write that replaces a sibling adds none, and is
 never refused.
 
 Merging takes nothing along: a space that drops what another one keeps never converges.

@@ -111,7 +111,7 @@ class Draft:
         return key in self.space.entries.keys_of_mixed_kinds if drafted is None else len(drafted.kinds) > 1
 
     def summary(self, key: str, make: Callable[[], S]) -> S:
-        """What ``make`` works out from all entries of ``key`` that a reader sees."""
+        """The result of ``make`` over all entries of ``key`` that a reader sees."""
         live = self.live(key)
         if len(live) != len(self.held(key)):
             return summary_of(make, live)
@@ -224,7 +224,7 @@ class Draft:
         return VersionMismatch(f"{key!r} {why}", key=key, current=current)
 
     def describe_current(self, key: str) -> Result | None:
-        """What ``key`` holds, for a refusal; values that are to be read in parts are left out."""
+        """The present value of ``key``, for a refusal; values that are to be read in parts are left out."""
         return describe_key(self.space, key, self.live(key), self.space.node_of, readable_value)
 
     # -- what is written ---------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Draft:
         return document in self.edits and bool(self.edits[document].updates)
 
     def edits_of(self, document: Dot) -> DraftedEdits:
-        """What the operations so far do to the document; to be read."""
+        """The edits of the document by the operations so far; to be read."""
         return self.edits.setdefault(document, DraftedEdits())
 
     def document(self, dot: Dot, *edits: bytes) -> Document:
@@ -285,7 +285,7 @@ class Draft:
         return Document(dot, lambda _: (document.state(), drafted))
 
     def describe_replaced(self, winner: Sibling) -> Result:
-        """What a blind write replaces. In a large batch the values beyond a bound are left out."""
+        """The value that a blind write replaces. In a large batch the values beyond a bound are left out."""
         if self.ops and self._replaced_bytes > REPLACED_BYTES_MAX:  # to read 1,000 from the disk takes long
             return describe(self.space, winner, self.space.node_of, lambda _space, _group: None)
         replaced = describe(self.space, winner, self.space.node_of, readable_value)
@@ -318,7 +318,7 @@ class Draft:
                     result["version"] = encoded
 
     def _after_change(self, key: str, seen: Version, applied: Applied) -> Version | None:
-        """What an author who had seen that much of ``key`` has seen after its change.
+        """The version that an author has seen after its change if it had seen ``seen`` of ``key``.
 
         None, and the author has to read again, where that would be long: unless there is nothing that it has not
         seen. Then a vector says it all.

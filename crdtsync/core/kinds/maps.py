@@ -166,7 +166,7 @@ def _check_readable(shown: Sequence[Entry]) -> None:
 
 
 def _read_all(groups: list[Sibling]) -> bytes:
-    """Of each field the list of its values."""
+    """For each field the list of its values."""
     _check_readable([entry for group in groups for entry in group])
     fields: dict[str, list[bytes]] = {}
     for group in groups:

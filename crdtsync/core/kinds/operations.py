@@ -1,8 +1,8 @@
-"""What agents, events and history call an operation, and what an event of it tells: one record an operation.
+"""Names of operations for agents, events and history, and what an event of each tells: one record an operation.
 
 An agent asks for ``discard``. The change then holds an :class:`~crdtsync.wire.change.Op` without a value, whose kind is
-set. Whoever tells of it later (an event, a line of history, an explanation) has that ``Op`` alone, and needs the word
-``discard`` again, and how to get at the element that is gone. Both stand in the record :data:`~.sets.DISCARD`, and
+set. A later event, line of history or explanation has that ``Op`` alone. It needs the word ``discard`` again, and a way
+to the element that is gone. Both stand in the record :data:`~.sets.DISCARD`, and
 :func:`crdtsync.core.kinds.registry.operation_of` finds the record of an ``Op``.
 
 The records here belong to no kind, or to every one; each kind's own stand in its module.
@@ -28,7 +28,7 @@ Fields = Mapping[str, Any]
 
 
 class Tells(Enum):
-    """What the event of an operation says of the key's value."""
+    """The part of the key's value that the event of an operation tells."""
 
     WHOLE = auto()
     """All of it, whatever the key held before: ``set``."""
@@ -50,11 +50,11 @@ class Tells(Enum):
 
 _REWRITE = Tells.REWRITE  # a member of an Enum takes longer to look up than all that is done with it here
 _WRITES_ENTRY = (Tells.WHOLE, Tells.PART, Tells.ELEMENT, Tells.RESULT)
-"""What the operations of a rewrite look like, but for the first, where they write an entry."""
+"""The ways in which operations of a rewrite may tell a value, but for the first, if they write an entry."""
 
 
 def last_value(ops: Sequence[Op]) -> bytes | None:
-    """What was written, as it is."""
+    """The written value, as it is."""
     return ops[-1].value
 
 
@@ -69,9 +69,9 @@ class Operation(NamedTuple):
     """In events and in history; a request may be called otherwise."""
     tells: Tells
     value: Callable[[Sequence[Op]], bytes | None] = last_value
-    """What its event hands over, as msgpack, of the operations of a change that it stands for."""
+    """The value in its event, as msgpack, for the operations of a change that it stands for."""
     beside: Callable[[Change, int, Sequence[Op]], Fields] | None = None
-    """What its event tells beside that: of a change, the number of the first operation, and the operations."""
+    """Further fields of its event: from a change, the number of the first operation, and the operations."""
     is_joined: bool = False
     """Whether adjacent ones of one key in one change are one event: an agent asked for them as one."""
     event: str = "set"

@@ -68,8 +68,8 @@ def write(draft: Draft, args: Arguments, kind: Kind, value: bytes, operation: st
 def _touch(draft: Draft, args: Arguments) -> Result:
     """Write the winner anew, with another time to live and all else as it is. Siblings stay beside it.
 
-    What its author has to read again before it may replace the value is not made known by this: ``version`` is told
-    only to who had read the winner.
+    If the author would have to read something again before it may replace the value, this must not make it known: only
+    an author that had read the winner is told ``version``.
     """
     key = check_key(args.get("key"))
     ttl = attributes({"ttl": args.get("ttl")}, draft.parts_of_values)
@@ -109,7 +109,7 @@ def _read_all(groups: list[Sibling]) -> bytes:
 
 
 def _is_conflicting(_entries: Entries, _entry: Entry) -> bool:
-    """Who asks has looked whether there are others: each of them is a value of its own."""
+    """The caller has looked whether there are others: each of them is a value of its own."""
     return True
 
 

@@ -54,7 +54,7 @@ def rules_of(kind: int) -> Rules:
 
 
 def operation_of(op: Op) -> Operation:
-    """What an operation of a change is, as agents call it."""
+    """The record of a change's operation, as agents call it."""
     if op.value_hash is not None:
         return writing_operation(op.kind, op.sub, op.attrs)
     if op.attrs:

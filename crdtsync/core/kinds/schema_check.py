@@ -3,8 +3,8 @@
 Example: the schema of ``best/*`` has the read policy ``max`` and ``refuse_lower``. A key there holds 7. A ``set`` of 5
 would lie beside it, unseen; so it is refused, and its author is shown the 7.
 
-What was written before, comes from another host, or is brought back is not looked at: every node must take in whatever
-is a valid change. ``crdtsync schema check`` finds what does not fit.
+A node does not check values that were there before, that come from another host, or that are brought back: every node
+must take in every valid change. ``crdtsync schema check`` finds values that do not fit.
 
 A JSON Schema describes a register's value, an element of a log or set, and of a map the fields that one merge writes,
 each as a map of its own: ``{"status": "done"}``.

@@ -1,4 +1,4 @@
-"""What the write of a value took the place of: as an operation says it, as a row has it, as agents are told it.
+"""The values that a write replaced: as an operation says it, as a row has it, as agents are told it.
 
 Ann has read ``k``, which bob set, and sets it. Her entry's row says that it took the place of bob's entry, which she
 had seen. Had she not read it, the row would say the same, and that it was *blind*.
@@ -27,7 +27,7 @@ NOTHING_SEEN = pack(None)
 
 
 class Seen(NamedTuple):
-    """What an operation took the place of: single ``dots``, or all of the key that ``vector`` covers.
+    """The values that an operation replaced: single ``dots``, or all of the key that ``vector`` covers.
 
     ``blind``: its author had not read it. ``crowded``: what it took along unread, since the key was full.
     """
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 
 def seen_by(op: Op) -> bytes:
-    """What an operation takes the place of, as an entry's row has it."""
+    """The values that an operation replaces, as an entry's row has it."""
     if not op.removes:
         return NOTHING_SEEN
     if op.crowded and not isinstance(op.removes, RemoveRange):
@@ -68,8 +68,8 @@ def _dots(flat: list[Any] | None) -> tuple[Dot, ...]:
 
 
 def seen_of(space: SpaceState, entry: Entry) -> bytes | None:
-    """What the operation that wrote an entry took the place of, for one that was alive at the last commit or is now;
-    None: not known here.
+    """The values that an entry's operation replaced, if the entry was alive at the last commit or is now; None: not
+    known here.
     """
     rows = space.ledger.batch.entries
     if rows and entry.row >= rows[0].row:
@@ -80,7 +80,7 @@ def seen_of(space: SpaceState, entry: Entry) -> bytes | None:
 
 
 def describe_seen(space: SpaceState, packed: bytes | None) -> dict[str, Any]:
-    """What the write of a value took the place of, as agents see it: ``seen`` is None where that is not known here.
+    """The values that a write replaced, as agents see it: ``seen`` is None if that is not known here.
 
     ``blind`` are those that it had not read; ``seen_all`` stands for all of the key that its token covers.
     """

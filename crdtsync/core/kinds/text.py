@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from crdtsync.core.space import SpaceState
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
-"""Of a text that is read: what fits into a frame beside all that is told with it."""
+"""A text that is read: it must fit into a frame with all that is told beside it."""
 
 
 def _apply(draft: Draft, args: Arguments) -> Result:

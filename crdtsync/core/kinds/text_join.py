@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CompactedText(NamedTuple):
-    """What compacting a text has led to; the same document if there was nothing to gain."""
+    """The outcome of compacting a text; the same document if there was nothing to gain."""
 
     document: Dot
     bytes_before: int
@@ -57,7 +57,7 @@ def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> CompactedText:
     family = family_of(draft.held(key), old)
     assert family is not None, "it has a marker"
     fresh = draft.own_dot()
-    # Of a document that this node has dropped, edits are too old to come.
+    # If this node has dropped a document, edits of it are too old to come.
     held = {dot: member for dot, member in family.members.items() if draft.space.documents.exists(dot)}
     attrs = attributes_of(with_fresh(held, fresh, made.cut)) or {}
     begin(draft, key, made.updates, [entry.dot for entry in family.entries], **attrs)

@@ -104,7 +104,7 @@ def concerned(space: SpaceState, schema_key: str, prefix: str, now_ms: int) -> l
 
 
 def version_of(shown: list[Entry], others: list[Entry] = []) -> Version:  # noqa: B006  # never changed
-    """What a reader knows who was handed ``shown`` while ``others`` were alive too.
+    """The version that a reader knows who was handed ``shown`` while ``others`` were alive too.
 
     A vector covers whatever the same writers wrote before, so it stands only for a reader who was handed all of that
     but ``others``.

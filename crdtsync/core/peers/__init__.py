@@ -1,4 +1,4 @@
-"""Peers: who is there, and how a node is reached. What is said over a connection is the next room, ``sync``.
+"""Peers: which nodes there are, and how they are reached. The next room, ``sync``, has what they say over a connection.
 
 Open first: :mod:`crdtsync.core.peers.peer_state`. A :class:`Link` is one open connection, a :class:`SpaceLink` says
 how far one space has got on it, and a :class:`Peer` is another node, connected or not, with what it has on disk.

@@ -1,4 +1,5 @@
-"""Who has what on disk, of nodes that are not connected: asked through others, and answered the way back.
+"""Questions to nodes that are not connected, about what they have on disk: asked through others, and answered the way
+back.
 
 A write concern counts nodes, and acknowledgements go to peers alone. So where a request waits for a node that is
 reached only over others, this node *asks*: of which writers of which spaces it wants to know how much each node has on
@@ -30,14 +31,14 @@ QUESTIONS_MAX = 1000
 KNOWN_MAX = 100_000
 """Nodes times spaces, and writers there, that are remembered to answer all questions: some 20 MB."""
 HOLDING_AT_ONCE_MAX = 500
-"""Of them, told in one message: it has a bounded number of items."""
+"""Nodes that one message tells of: it has a bounded number of items."""
 
 Key = tuple[str, int, str]
 """Space, epoch and node."""
 
 
 class AckQuestion:
-    """What one other node asks: by space and epoch the writers; ``conn``: from where it came."""
+    """A question of another node: by space and epoch the writers; ``conn``: the connection that it came over."""
 
     __slots__ = ("conn", "known", "round", "told", "until_s", "wanted")
 
@@ -51,7 +52,7 @@ class AckQuestion:
 
 
 class Inquiries:
-    """Of one node: what it asks, and what it is asked."""
+    """The questions of one node, and those that it is asked."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Inquiries:
     def answered(self, link: Link, message: Holding) -> None:
         """A peer answers a question, of this node or of one that this node passed it on for.
 
-        What nobody asked is passed over, and so is what is said of nodes that are no members: each name would stay.
+        A node ignores answers that it has not asked for, and nodes that are no members: each name would stay.
         """
         question = self.questions.get(message.node)
         if message.node == self._node.identity.node:

@@ -201,7 +201,7 @@ class Ballots:
                 self._send(vote)
 
     def reload(self, now_s: float) -> None:
-        """What was to be on disk is not: begin anew, with what is."""
+        """The commit failed: begin anew, with what is on disk."""
         counts, self._counts = self._counts, {}
         self.voter.load(now_s)
         for count in counts.values():

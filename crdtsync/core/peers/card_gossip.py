@@ -1,8 +1,9 @@
 """Which cards agents show on which nodes: heard from peers, and handed on to those who do not hear it themselves.
 
-For example, host-a and host-c are connected to host-b alone; host-b hands on what host-a tells. Of two words about one
-node the later counts, so that none goes in circles; that of the node itself always does. The cards of a node are shown
-while it can be reached. What is told is all cards of a node, and at most once in :data:`TELL_INTERVAL_S`.
+For example, host-a and host-c are connected to host-b alone; host-b hands on what host-a tells. If there are two
+messages about one node, the later one counts, so that none goes in circles; a node's own message always counts. The
+cards of a node are shown while it can be reached. A node tells all its cards at once, and at most once in
+:data:`TELL_INTERVAL_S`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class CardNews:
         self._tell_all(cards.node, link)
 
     def set_own(self, cards: tuple[ToldCard, ...], now_ms: int) -> None:
-        """What the agents of this node show now."""
+        """The cards that the agents of this node show now."""
         self.own = self.own.replaced(told=max(self.own.told + 1, now_ms), cards=cards)
         self._tell_all(self.own.node)
 

@@ -1,4 +1,4 @@
-"""Who is there: connections to other nodes, how two introduce themselves, and which of two connections stays."""
+"""Connections to other nodes, how two nodes introduce themselves, and which of two connections stays."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Contacts:
             )
 
     def _rank(self, link: Link) -> tuple[str, float]:
-        """Of two connections to one node both sides keep the one with the lower rank.
+        """If two nodes have two connections, both sides keep the one with the lower rank.
 
         Dialled by the lower node id, then the newer.
         """

@@ -1,10 +1,10 @@
 """Whom a node dials: every other one in a small cluster, and a few, chosen by a rule, in a large one.
 
 The nodes that can be reached stand in a ring, in order of their ids, which are hashes. Each dials those 1, 3, 9, 27…
-places further on, and is dialled by those as far back. So every node has about ``2 * log3(n)`` connections, which with
-a relay tree over them is how many hops a change may need, and the ring alone connects all. Where one does not answer,
-the next one after it is dialled too until it does. Who cannot be reached itself (behind NAT) dials as from its place
-in the ring.
+places further on, and is dialled by those as far back. So every node has about ``2 * log3(n)`` connections. With a
+relay tree over them, that is also how many hops a change may need; and the ring alone connects all. If a node does not
+answer, the dialling node also dials the next one after it until it does. A node that cannot be reached itself (behind
+NAT) dials as from its place in the ring.
 """
 
 from __future__ import annotations

@@ -103,7 +103,9 @@ class Routes:
         return True
 
     def _beyond(self, link: Link) -> Mapping[str, int]:
-        """What a peer may want to know: nodes that it is not connected to, and that are not reached over itself."""
+        """The nodes that a peer may want to know: it is not connected to them, and this node does not reach them over
+        the peer itself.
+        """
         return {
             node: route.hops
             for node, route in self._by_node.items()

@@ -1,9 +1,9 @@
 """How the other nodes are, as they say themselves: heard from peers, and handed on to those who do not hear it.
 
 For example, host-a and host-c are connected to host-b alone. Host-c says that its disk is full; host-b hands that on to
-host-a. Of two words about one node the later counts, by that node's own clock, so that none goes in circles. That of
-the node itself always counts, lest somebody else says something of it that holds for ever. A word is kept until a later
-one comes or the node is forgotten: of one that is down, it says how it was.
+host-a. If there are two messages about one node, the later one counts, by that node's own clock, so that none goes in
+circles. A node's own message always counts, so that nobody else's false one holds for ever. A message is kept until a
+later one comes or the node is forgotten: if the node is down, it says how it was.
 """
 
 from __future__ import annotations

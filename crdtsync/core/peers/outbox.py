@@ -1,4 +1,4 @@
-"""What is to leave a node for its peers after the next commit."""
+"""Messages and closings that leave a node for its peers after the next commit."""
 
 from __future__ import annotations
 

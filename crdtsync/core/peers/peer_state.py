@@ -1,4 +1,6 @@
-"""What is known of other nodes: the connection to each, what it has been sent, and what it has on disk."""
+"""The facts that a node knows of other nodes: the connection to each, what it has been sent, and what it
+has on disk.
+"""
 
 from __future__ import annotations
 
@@ -122,12 +124,12 @@ class Link:
 
     @property
     def peer_node(self) -> str:
-        """Who is at the other end; empty until it has said so."""
+        """The node at the other end; empty until it has introduced itself."""
         return self.node if self.hello is None else self.hello.node
 
     @property
     def peer_name(self) -> str | None:
-        """What who is at the other end is called; None until it has said so."""
+        """The name of the node at the other end; None until it has introduced itself."""
         return None if self.hello is None else self.hello.name
 
     def takes(self, message: type[Message]) -> bool:

@@ -1,4 +1,4 @@
-"""Who relays whose changes to whom, where not every node is connected to every other one.
+"""Relays: which node relays whose changes to whom, if not every node is connected to every other one.
 
 A node relays a change of another one to every peer that may lack it, unless that peer has said that it gets that node's
 changes from somebody else (``RELAYS``). Every peer says so of all its peers but one, for each node:
@@ -28,7 +28,7 @@ TREES_MAX = 100_000
 
 
 class Relaying:
-    """Of one node. ``is_public``: whether a space is for every node."""
+    """The relays of one node. ``is_public``: whether a space is for every node."""
 
     def __init__(
         self, links: Mapping[int, Link], routes: Routes, outbox: Outbox, is_public: Callable[[str], bool]

@@ -1,9 +1,10 @@
 """Which resolvers are attached to which nodes: what peers tell, and what they are told.
 
-Each node tells its peers of its own resolvers, and of those of all nodes that it has heard of over others and that they
-are not connected to. Of a node that is reached only over others the word of the peer on the way to it counts (see
-:mod:`~crdtsync.core.peers.distance_vector`), so news goes no circles, and is forgotten with the node. What is told is a
-state, not an event: it goes out again when it has changed, as a whole, and is forgotten when the connection ends.
+Each node tells its peers of its own resolvers. It also tells them of those of all nodes that it has heard of over
+others and that the peers are not connected to. If a node is reached only over others, the word of the peer on the way
+to it counts (see :mod:`~crdtsync.core.peers.distance_vector`), so news goes no circles, and is forgotten with the node.
+A message tells a state, not an event: it goes out again, as a whole, when the state has changed, and is forgotten when
+the connection ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LINGER_S = 1.0
 
 
 class NodeResolvers:
-    """What is known of the resolvers of one node."""
+    """The resolvers of one node, as far as they are known."""
 
     __slots__ = ("asked", "message", "patterns")
 
@@ -125,7 +126,8 @@ class ResolverNews:
                 del self._lingering[node]
 
     def _known(self, routes: Mapping[str, Route]) -> dict[str, tuple[int, NodeResolvers]]:
-        """What is known of each node, and over which connection: its own word, its peers', or that on the way to it.
+        """The resolvers of each node, and over which connection they are known: by its own word, its peers', or that on
+        the way to it.
 
         Two nodes that dial each other have two connections for a moment, of which one has told nothing yet, or never
         will: the word over the other counts, and until there is one, that of a peer.
@@ -159,7 +161,7 @@ class ResolverNews:
     # -- telling -----------------------------------------------------------------------------------------------
 
     def set_own(self, own: Resolvers) -> None:
-        """What this node has to say of itself."""
+        """The resolvers of this node's own agents."""
         if own != self._own:
             self._own = own
             self._has_news = self._has_changed = True
@@ -213,7 +215,7 @@ class ResolverNews:
 
 
 def _shared(message: Resolvers, link: Link) -> Resolvers:
-    """What of it concerns spaces that the peer has too: of others it is not to learn."""
+    """The part of it about spaces that the peer has too: it is not to learn of others."""
     patterns: tuple[ResolvedPattern, ...] = tuple(one for one in message.patterns if one.space in link.spaces)
     return Resolvers(message.node, patterns, tuple(one for one in message.keys if one.space in link.spaces))
 

@@ -1,4 +1,4 @@
-"""What lets nodes do with few connections: hints about relays, ways over others, questions that are passed on."""
+"""Reaching all nodes with few connections: hints about relays, ways over others, questions that are passed on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE_WRITERS_MAX = 128
 
 
 class Meshwork:
-    """Of one node; see :mod:`~crdtsync.core.peers.relay_tree`, :mod:`~crdtsync.core.peers.distance_vector`,
+    """The mesh of one node; see :mod:`~crdtsync.core.peers.relay_tree`, :mod:`~crdtsync.core.peers.distance_vector`,
     :mod:`~crdtsync.core.peers.ack_queries`.
     """
 

@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from crdtsync.core.storage.write_batch import WriteBatch
 
 TTL_MS_MIN, TTL_MS_MAX = 1000, 600_000
-"""Of a claim by quorum. The longest is what a voter waits that may have forgotten promises."""
+"""The ``ttl`` of a claim by quorum. A voter that may have forgotten promises waits for the longest one."""
 DRIFT = 1.2
 """A promise holds so much longer than the claim, by the voter's clock."""
 PROMISES_MAX = 10_000
 """Keys that a voter remembers; of those whose time is over it forgets the oldest, and keeps their highest ballot."""
 PROMISES_NODE_MAX = 1_000
-"""Of these, what one node has claimed."""
+"""Keys of these that one node has claimed."""
 
 _PROMISE, _FLOOR, _KNOWN, _OWN = "votes/promise/", "votes/floor", "votes/known/", "votes/own"
 NOBODY = "-"
 _NUMBER_BYTES = 8
-"""Of the number with which an incarnation begins."""
+"""The bytes of the number with which an incarnation begins."""
 
 
 class Promise(NamedTuple):
-    """What was promised last for a key. ``owner`` is empty when it was given back; its ballot counts all the same.
+    """The last promise for a key. ``owner`` is empty when it was given back; its ballot counts all the same.
 
     ``node``: of the owner. Another one that has read its name can neither give it back nor vote in its place. Empty: an
     older version has promised it, which did not keep that, so whoever knows the owner's name is taken for the owner.
@@ -130,7 +130,7 @@ class Voter:
     # -- votes -----------------------------------------------------------------------------------------------------
 
     def answer(self, vote: Vote, sender: str, now_s: float) -> Voted:
-        """What is answered, once the next commit is on disk."""
+        """The answer, to be sent once the next commit is on disk."""
         if vote.voters != self.list_hash or not self.is_voter:
             return self._refusal(vote, "has another list of voters")
         if vote.what == ADMIT:
@@ -243,7 +243,7 @@ class Voter:
         return Voted(vote.number, int(is_known), self._top, 0, NOBODY, before)
 
     def asks_to_be_admitted(self, number: int) -> Vote | None:
-        """What this voter asks the others while it has no vote; None: it has one, or is none."""
+        """The question that this voter asks the others while it has no vote; None: it has one, or is none."""
         if self.is_admitted or not self.is_voter:
             return None
         return Vote(number, self.list_hash, ADMIT, NOBODY, b"-", 0, 0, NOBODY, self.incarnation)

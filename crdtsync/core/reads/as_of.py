@@ -114,7 +114,9 @@ class PastRead:
         return next(self._texts, True) is True
 
     def _load_texts(self, past: Replica) -> Steps[None]:
-        """Load those that were asked for by name: a scan tells short ones. What cannot be loaded says why when read."""
+        """Load those that were asked for by name: a scan tells short ones. If one cannot be loaded, reading it says
+        why.
+        """
         for key in self._wanted.keys or ():
             for family in families(past.entries.held(key)):
                 with suppress(CrdtSyncError):
@@ -147,7 +149,7 @@ class PastRead:
         raise NotImplementedError
 
     def _past(self, now_ms: int) -> tuple[Replica, Cut, str | None]:
-        """What was found, as a replica that shows it, and up to which key it is complete."""
+        """The found entries, as a replica that shows them, and up to which key it is complete."""
         if isinstance(self._at, int) and self._at > now_ms:
             raise InvalidRequest("this time has not come yet: nobody knows what will be there")
         assert self.cut is not None
@@ -250,8 +252,8 @@ def check_at(at: object) -> int | str:
 
 
 class KeySelection(NamedTuple):
-    """What is to be collected: the ``keys`` with these names, or those with a prefix that sort after ``start``, and
-    then at least ``enough`` of them; ``has_values``: with their values.
+    """The keys that are to be collected: the ``keys`` with these names, or those with a prefix that sort after
+    ``start``, and then at least ``enough`` of them; ``has_values``: with their values.
     """
 
     keys: list[str] | None = None
@@ -266,7 +268,7 @@ class KeySelection(NamedTuple):
 
 
 def _wanted_by(name: str, args: Mapping[str, Any]) -> KeySelection:
-    """What a request needs."""
+    """The keys that a request needs."""
     if name != "scan":
         keys = args.get("keys") if name == "get_many" else [args.get("key")]
         return KeySelection(sorted({key for key in keys if type(key) is str}) if type(keys) is list else [])
@@ -313,7 +315,7 @@ class Collecting:
         return self._is_over and not (self._untaken or self._unread)
 
     def found(self) -> Iterator[Entry]:
-        """What has been found, in keys that were looked at as a whole, in the order in which it was found."""
+        """The found entries, in keys that were looked at as a whole, in the order in which they were found."""
         end = self.complete_to
         return (entry for key, held in self._found.items() if end is None or key <= end for entry in held.values())
 
@@ -378,7 +380,7 @@ class Collecting:
         return True
 
     def _take_unsaved(self, end: str | None) -> None:
-        """What is dead in memory and not yet on disk, of the keys of a window."""
+        """Take the entries that are dead in memory and not yet on disk, of the keys of a window."""
         for key in self._replica.past.unsaved:
             if self._wanted.is_of(key) and (end is None or key <= end):
                 self._take_recent(key)
@@ -436,7 +438,7 @@ class Collecting:
 
 
 def past_replica(replica: Replica, storage: Storage, cut: Cut, entries: Entries) -> Replica:
-    """What readers of a replica see of it as of a cut. Nothing may be written to it."""
+    """A replica as its readers see it as of a cut. Nothing may be written to it."""
     past = copy(replica)
     past.entries = entries
     past.conflicting = ConflictingKeys(entries)

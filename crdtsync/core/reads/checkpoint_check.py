@@ -1,4 +1,4 @@
-"""What a checkpoint says of all entries of a space, a slice at a time: their digest, before it is made, and afterwards
+"""Checks of a checkpoint, a slice at a time: the digest of all entries of a space, before it is made, and afterwards
 whether they are what its record says.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SLICE_KEYS = 500
 SLICE_ENTRIES = 2000
-"""Of a key that has many, or of several: hashed in one turn."""
+"""Entries of a key that has many, or of several keys: hashed in one turn."""
 SLICE_VALUES = 8
 """Values that are read in one turn: each may be 1 MiB, and those that were written lately are in memory."""
 
@@ -55,7 +55,9 @@ class Summing:
 
 
 class CheckpointCheck:
-    """Of one checkpoint: the digest of all entries, and the values of those that are not in the one ``before``."""
+    """The check of one checkpoint: the digest of all entries, and the values of those that are not in the one
+    ``before``.
+    """
 
     def __init__(self, replica: Replica, storage: Storage, record: Checkpoint, before: Checkpoint | None) -> None:
         self.replica = replica

@@ -6,14 +6,14 @@ operations that removed it. There may be several of these: Ann and Bob may both 
 other. A replica marks the entry as dead at the first removal that it applies. So the mark alone does not say whether
 the entry is in a cut: a removal that came later may be in the cut where the first is not.
 
-What makes this quick is the log. A replica has applied all changes up to ``after`` that are in the cut, and none behind
-``to``. What was dead at ``after`` is dead in the cut, so it is passed over. A second removal matters only if it stands
+The log makes this quick. A replica has applied all changes up to ``after`` that are in the cut, and none behind ``to``.
+An entry that was dead at ``after`` is dead in the cut, so it is passed over. A second removal matters only if it stands
 between the two: these are few, unless hosts have been apart.
 
 Which vector is meant:
 
-- of a token, all changes that it names with all that their authors had seen: the log tells. What this node wrote
-  itself came after all that stands before it in the log, so no search is needed;
+- of a token, all changes that it names with all that their authors had seen: the log tells. The node's own changes came
+  after all that stands before them in the log, so no search is needed;
 - of a time, what this node had applied by then;
 - of a checkpoint, what its record says (:mod:`crdtsync.core.history.checkpoints`).
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOG_SLICE_ROWS = 500
 """Changes of the log that are looked at in one turn."""
 DATED_MAX = 16
-"""Of the changes that a token names, the newest so many say when it was."""
+"""So many of the newest changes that a token names say when it was."""
 
 
 class Cut(NamedTuple):
@@ -93,7 +93,7 @@ def cut_of(replica: Replica, vector: VersionVector, time_ms: int) -> Cut:
 
 
 def cut_at_time(replica: Replica, time_ms: int) -> Cut:
-    """What this node had applied at a time.
+    """The changes that this node had applied at a time.
 
     :raises TooOld: nobody knows any more.
     """

@@ -1,8 +1,8 @@
 """The newest writes of many keys, whatever keys they were to: a read that looks at all there is, in slices.
 
-Nothing is sorted by time across keys, so the live entries of all keys are looked at, then the dead ones on disk, and
-the newest kept. Between two slices others are served. What is written meanwhile may be missing; what dies meanwhile is
-shown dead.
+Nothing is sorted by time across keys. So a scan looks at the live entries of all keys, then at the dead ones on disk,
+and keeps the newest. Between two slices others are served. A value that is written meanwhile may be missing; one that
+dies meanwhile is shown dead.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ SCAN_BYTES_MAX = 4 * 1024 * 1024
 class Candidate(NamedTuple):
     """One of the newest so far: an entry that was alive when it was looked at, or the ``id`` of a dead row.
 
-    Of edits of a text by one author it is the newest of so many ``edits``; the first was at ``began_hlc``, having
-    ``seen`` that.
+    If it stands for edits of a text by one author, it is the newest of so many ``edits``; the first was at
+    ``began_hlc``, having ``seen`` that.
     """
 
     order: Order
@@ -186,7 +186,7 @@ class HistoryScan:
     # -- the answer --------------------------------------------------------------------------------------------
 
     def answer(self, now_ms: int) -> Item:
-        """What was found, newest first."""
+        """The found lines, newest first."""
         reader = Reader(self.replica, self._storage, now_ms, self.replica.node_of)
         items: list[Item] = []
         newest_of_key: dict[str, Item] = {}

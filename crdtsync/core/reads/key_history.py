@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HISTORY_ROWS_MAX = 500
 """Rows looked at for one page of history."""
 HISTORY_BYTES_MAX = 1024 * 1024
-"""Of one page of history."""
+"""One page of history."""
 
 Item = dict[str, Any]
 LIVE = "live"

@@ -192,7 +192,7 @@ def _first(live: list[Entry], args: Arguments) -> int:
 
 
 def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
-    """What covers all of a log or set, without looking at each part of a long one."""
+    """A version that covers all of a log or set, without looking at each part of a long one."""
     winner, *losers = groups or [[]]
     others = [entry for group in losers for entry in group]
     if len(winner) <= NAMED_DOTS_MAX or len(others) > VERSION_DOTS_MAX:

@@ -8,17 +8,15 @@ from typing import Any
 from crdtsync.errors import InvalidRequest
 
 PAGE_ROWS_MAX = 1000
-"""Of one page of a scan or log."""
+"""Rows of one page of a scan or log."""
 PAGE_BYTES_MAX = 1024 * 1024
-"""Of one page of a scan or log."""
+"""Bytes of one page of a scan or log."""
 PAGE_OPENED_TEXTS_MAX = 32
 """Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
 PAGE_KEYS_TRIED_MAX = 10_000
 """Keys that one page of a scan looks at for those that it shows: with ``where_meta`` these may be few."""
 PAGE_META_BYTES_MAX = 128 * 1024
-"""Of what was said about values, so much is unpacked for one page at most, and one more: maps in each other take 0.1 to
-0.3 s a MiB.
-"""
+"""Bytes of ``meta`` that are unpacked for one page, and one value more: maps in each other take 0.1 to 0.3 s a MiB."""
 
 
 def page_limit(args: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ class LongRead(Protocol):
 
     replica: Replica
     rights: Grant | None
-    """What bounds what it may show."""
+    """The bounds of what it may show."""
 
     def begin(self, replica: Replica) -> None:
         """Begin again, with a replica that was read anew."""

@@ -1,12 +1,12 @@
 """Spaces that nobody uses: what of them stays in memory, and when they may be put to sleep.
 
-Of 10,000 spaces agents use 100 at a time. Of the others memory keeps what is asked for all the time: the frontier and
-the digest, for peers, and the figures of ``status``. Their live entries, schemas and texts are read from disk when
-somebody touches them, as at a start (:meth:`crdtsync.core.replica.replica.Replica.wake`).
+A daemon may hold 10,000 spaces of which agents use 100 at a time. For the others, memory keeps what is asked for all
+the time: the frontier and the digest, for peers, and the figures of ``status``. Their live entries, schemas and texts
+are read from disk when something needs them, as at a start (:meth:`crdtsync.core.replica.replica.Replica.wake`).
 
-Whatever only memory knows would be lost by that. So a space stays awake that has a change which is not on disk, one
-that waits for another, a value that the disk has spoilt, or a text that is open. So does one that time alone may
-change: with a time to live, an upload, or a policy of checkpoints.
+A space must not sleep if that would lose what only memory knows. So a space stays awake if it has a change that is not
+on disk or waits for another, a value that the disk has spoilt, or an open text. So does one that time alone may change:
+with a time to live, an upload, or a policy of checkpoints.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 RESERVED_PREFIX = "_"
 """With this begin the keys that are not listed to users."""
 ENTRIES_MAX = 1000
-"""Of a space that is put to sleep: to wake it takes some ms."""
+"""Entries of a space that is put to sleep: to wake it takes some ms."""
 
 
 class Asleep(NamedTuple):
-    """What is known of a replica that sleeps, beside what stays in it: see :func:`keys_of`, :func:`siblings_of`."""
+    """The facts that are kept of a sleeping replica, beside those that stay in it: see :func:`keys_of`,
+    :func:`siblings_of`.
+    """
 
     digest: int
     keys: int
@@ -54,7 +56,7 @@ def may_sleep(replica: Replica) -> bool:
 
 
 def fall_asleep(replica: Replica) -> Asleep:
-    """What is kept of it."""
+    """Take the facts that are kept of it."""
     entries, past = replica.entries, replica.past
     return Asleep(
         entries.digest,

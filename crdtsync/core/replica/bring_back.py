@@ -1,8 +1,8 @@
 """The request ``bring_back``: write anew what a snapshot took away, a part at a time.
 
-What comes back stands beside what has been written since, as a value of its own: whoever reads the key next is told of
-both. A text does not come back, for its document went with it; nor does what somebody has written again meanwhile, or
-what has expired. See :mod:`crdtsync.core.history.taken_away`.
+A value that comes back stands beside the values that have been written since, as a sibling: the next reader of the key
+gets both. Three sorts do not come back: a text, since its document went with it; a value that an agent has written
+again meanwhile; and one that has expired. See :mod:`crdtsync.core.history.taken_away`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _comes_back(draft: SpaceDraft, entry: Entry) -> bool:
 
 
 def _beside(draft: SpaceDraft, entry: Entry) -> Sequence[Entry]:
-    """What the key holds of the same element or field, or, of a register, all that it holds."""
+    """The present values of the same element or field, or of the whole key if it is a register."""
     return draft.held(entry.key) if entry.sub is None else draft.part(entry.key, Kind(entry.kind), entry.sub)
 
 

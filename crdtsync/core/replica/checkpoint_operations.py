@@ -32,7 +32,7 @@ NOTE_CHARS_MAX = 1000
 def checkpoint_set(draft: SpaceDraft, args: Arguments) -> Result:
     """The request ``checkpoint_set``: make a checkpoint of what this node holds, or, with ``remove``, delete one.
 
-    What the same batch has written before is not in it.
+    It does not have what the same batch has written before.
 
     :raises VersionMismatch: there is one of that name.
     :raises QuotaExceeded: there are as many as may be, or what they hold back is as much as may be.

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
 
 MOVED_CHANGES_MAX = 10_000
-"""Of a branch that gets new names when a fork is healed."""
+"""Changes of a branch that gets new names when a fork is healed."""
 MOVED_BYTES_MAX = 16 * 1024 * 1024
-"""Of the changes of such a branch."""
+"""The changes of such a branch."""
 NEW_NAMES_MAX = 1_000
-"""Of writers whose numbers have moved here, remembered of a space for tokens that were handed out before."""
+"""Writers whose numbers have moved here, remembered by a space for tokens that were handed out before."""
 SLICE_BYTES, SLICE_ROWS = 128 * 1024, 250
-"""Of changes that are looked at in one turn, or applied: that takes 4 to 12 ms."""
+"""Changes that are looked at, or applied, in one turn: that takes 4 to 12 ms."""
 
 Totals = tuple[int, int]
 
@@ -254,7 +254,7 @@ class _Branch:
         return _with_value(op, [max(0, up - base[0]), max(0, down - base[1])])
 
     def _totals(self, key: str, name: str, dot: Dot) -> Totals | None:
-        """What an entry from before the fork says was counted under a name; None: it is of another one, or of none."""
+        """The count under a name, by an entry from before the fork; None: the entry is of another name, or of none."""
         found = self._replica.storage.dead_value(self._replica.id, key, dot)
         if found is None:
             return None

@@ -6,7 +6,7 @@ version vector of its author's node: every value of that key below the vector is
 stores. The register replicates as any other key does. So a host that was away learns of it as it learns of everything,
 from the log or in a snapshot, and does its part then (:mod:`crdtsync.core.background.purging`).
 
-What is written at the same time elsewhere is not below the vector, and stays.
+A value that is written at the same time elsewhere is not below the vector, and stays.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LOOKED_AT_MAX = 2048
 
 
 class Purge(NamedTuple):
-    """What the keys of ``pattern`` held below ``vector`` is to go. ``mark`` tells it from later ones of the pattern;
-    ``entry`` is the newest record of it.
+    """An order to drop what the keys of ``pattern`` held below ``vector``. ``mark`` tells it from later ones of the
+    pattern; ``entry`` is the newest record of it.
     """
 
     pattern: Pattern
@@ -57,7 +57,9 @@ class Purge(NamedTuple):
 
 
 class Purges:
-    """Of one space, kept in step with its entries: who changes them says so with :meth:`note`."""
+    """The purges of one space, kept in step with its entries: a caller that changes entries reports that with
+    :meth:`note`.
+    """
 
     __slots__ = ("_entries", "_known", "_noted")
 
@@ -105,7 +107,9 @@ class Purges:
 
 
 def _purge_of(key: str, held: Iterable[Entry]) -> Purge | None:
-    """What the entries of a record make up: of several, what any of them says. None: it says nothing."""
+    """The purge that the entries of a record make up: if there are several, all of them together. None: they say
+    nothing. None: it says nothing.
+    """
     vector: VersionVector = {}
     records = []
     for entry in held:

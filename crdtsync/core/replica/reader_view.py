@@ -1,4 +1,4 @@
-"""What a plain read hands over of a key's values, by its read policy: the first one, all of them, or a refusal."""
+"""The answer of a plain read, by the key's read policy: the first value, all of them, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One replica of one space: applies changes in causal order, makes new ones, and says what must be written to disk.
 
-Whatever a change does here, it does on every replica: nothing is refused on arrival that its author could commit.
-What is early waits at the causal gate, what is repeated is dropped, what contradicts the chain of hashes is a fork.
+A change has the same effect on every replica: if its author could commit it, no replica refuses it on arrival. An early
+change waits at the causal gate, a repeated one is dropped, and one that contradicts the chain of hashes is a fork.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _REGISTER, _TEXT = int(Kind.REGISTER), int(Kind.TEXT)
 TAKEN_OPS_MAX = 500
 """Operations of changes that have waited for one that comes, and that are applied in its turn."""
 TAKEN_BYTES_MAX = 256 * 1024
-"""Of such changes."""
+"""The bytes of such changes."""
 RECENT_HASHES_MAX = 4096
 """How many hashes of changes below the heads are kept in memory to check the deps of arriving changes: this many, or
 the newer half of them.
@@ -67,11 +67,11 @@ _PARTS = frozenset(
         "past", "pins", "purges", "schemas", "spoilt", "staging", "texts", "unknown", "uploads", "values",
     )
 )  # fmt: skip
-"""What a replica does without while it sleeps."""
+"""The parts that a replica drops while it sleeps."""
 
 
 def _nothing(_replica: Replica) -> None:
-    """What follows from waking up."""
+    """The default for ``woken``: do nothing."""
 
 
 class Replica(SpaceState):
@@ -102,13 +102,13 @@ class Replica(SpaceState):
         self.hashes: dict[Writer, bytes] = {}
         self.arrivals = Arrivals()
         self.since_own: set[Writer] = set()
-        """Who has written since this node's newest change."""
+        """Writers that have written since this node's newest change."""
         self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
         self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
         self.new_names: list[tuple[Writer, int, int, Writer]] = []
-        """Of branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
+        """Branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
         self.asleep: Asleep | None = None
-        """What is known of it while it sleeps: see :mod:`crdtsync.core.replica.asleep`."""
+        """The facts that are known while it sleeps: see :mod:`crdtsync.core.replica.asleep`."""
         self.idle_looks = 0
         """How often somebody has looked whether it is used since it was."""
         self.woken: Callable[[Replica], None] = _nothing
@@ -244,7 +244,7 @@ class Replica(SpaceState):
 
     @property
     def digest(self) -> int | None:
-        """Of the live entries; None: of those that were loaded it is not worked out yet."""
+        """The digest of the live entries; None: it is not worked out yet for those that were loaded."""
         if self.asleep is not None:
             return self.asleep.digest
         return self.entries.digest if self.entries.is_summed else None
@@ -267,7 +267,7 @@ class Replica(SpaceState):
         return self.writer in self.vector and self.schemas.is_empty and self.name != CLUSTER_SPACE
 
     def deps(self) -> tuple[Dep, ...]:
-        """What the next own change names of what it comes after."""
+        """The deps of the next own change."""
         return tuple([Dep(w, self.vector[w], self.hashes[w][:SHORT_HASH_BYTES]) for w in sorted(self.since_own)])
 
     def commit(
@@ -341,8 +341,8 @@ class Replica(SpaceState):
         return self.take_in([change], now_ms, asked=change)
 
     def take_in(self, todo: list[Change | bytes], now_ms: int, asked: Change | None) -> tuple[list[Applied], bool]:
-        """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs. Of what is much
-        together the rest is left to the turns that follow.
+        """Apply what can be applied; errors of ``asked`` are the caller's, those of others are theirs. If there is
+        much, the rest is left to the turns that follow.
         """
         applied: list[Applied] = []
         kept = True
@@ -438,7 +438,7 @@ class Replica(SpaceState):
         return known
 
     def fork(self, writer: Writer, seq: int) -> ForkDetected:
-        """What to raise when two changes have one number."""
+        """The error to raise if two changes have one number."""
         return ForkDetected(
             f"space {self.name}: two different changes are both number {seq} of writer {writer} of "
             f"{self.node_of(writer)}: it went on writing after its disk had gone back, or somebody else wrote under "
@@ -621,7 +621,7 @@ class Replica(SpaceState):
 
 
 class Sleeping(Replica):
-    """A replica while it sleeps: all who hold it go on holding it. Who touches what it does without wakes it.
+    """A replica while it sleeps: its holders go on holding it. An access to a dropped part wakes it.
 
     A class of its own, since one that is asked for unknown names takes more than twice as long to read each known one.
     """

@@ -1,7 +1,7 @@
 """Resolving a conflict: one value in place of all siblings that its author had seen.
 
-Whatever is chosen is *written anew*. If two hosts resolve one conflict at once, each for another value, what each of
-them wrote is unknown to the other, so that both values survive as siblings: nothing is lost by resolving.
+The chosen value is *written anew*. If two hosts resolve one conflict at once, each for another value, neither has seen
+what the other one writes, so both values survive as siblings: nothing is lost by resolving.
 """
 
 from __future__ import annotations

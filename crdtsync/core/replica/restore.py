@@ -71,7 +71,8 @@ TextEdits = dict[tuple[Dot, Dot], tuple[bytes, bytes]]
 
 
 class Past(NamedTuple):
-    """What a space held: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked for).
+    """A past state of a space: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked
+    for).
 
     ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``may_write`` says which
     keys its author may write, ``is_known`` of which the past is told. ``text_edits``: see :func:`note_text_edits`.
@@ -187,7 +188,7 @@ def _compared(draft: SpaceDraft, past: Past, key: str) -> tuple[_Compared | None
 
 
 def _ops(draft: SpaceDraft, past: Past, key: str, found: _Compared) -> list[Op]:
-    """What makes of the entries that are held those that were; none if they say the same."""
+    """The operations that turn the present entries into the past ones; none if they say the same."""
     if not past.is_known(key):
         raise InvalidRequest("its schema keeps less history than that")
     if not past.may_write(key):
@@ -216,8 +217,8 @@ def _ops(draft: SpaceDraft, past: Past, key: str, found: _Compared) -> list[Op]:
 
 
 def _since(draft: SpaceDraft, past: Past, key: str, was: list[Entry]) -> tuple[list[str | None] | None, int]:
-    """Who has written or removed something of a key since then, and how many rows say so. None among them: somebody,
-    but nobody knows who; in their place: it is so much that it cannot be looked through.
+    """The authors that have written or removed something of a key since then, and how many rows say so. None among
+    them: somebody, but nobody knows who; in their place: it is so much that it cannot be looked through.
     """
     replica, cut = draft.replica, past.replica.vector
     rows = replica.storage.dead(replica.id, key, None, is_lost=False, rows_max=ROWS_MAX)

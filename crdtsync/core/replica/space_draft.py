@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SpaceDraft(Draft):
-    """Of one replica. ``past``: what a restore goes back to."""
+    """The draft of a change to one replica. ``past``: the state that a restore goes back to."""
 
     def __init__(self, replica: Replica, now_ms: int) -> None:
         super().__init__(replica, now_ms)

@@ -1,8 +1,8 @@
 """Values whose place on disk holds something else: the log may still have them, or a peer.
 
-Example: a disk has flipped a bit in the 40 kB that ann wrote. Who reads them is given what this node's log holds of her
-change, and the next commit puts that in its place. If the log reaches back to it no more, an alarm is raised, and peers
-are asked (:mod:`crdtsync.core.sync.value_repair`).
+Example: a disk has flipped a bit in the 40 kB that ann wrote. A reader of them is given what this node's log holds of
+her change, and the next commit puts that in its place. If the log no longer reaches back to it, the node raises an
+alarm and asks its peers (:mod:`crdtsync.core.sync.value_repair`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SpoiltValues:
-    """Of one space."""
+    """The spoilt values of one space."""
 
     __slots__ = ("_codec", "_space")
 

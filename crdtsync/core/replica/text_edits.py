@@ -1,4 +1,5 @@
-"""What changes do to the texts of one replica: edits are tried, applied or skipped, and written down for the disk.
+"""The effects of changes on the texts of one replica: edits are tried, applied or skipped, and written down for the
+disk.
 
 A text's entry is a marker that names a document; the document itself is Yjs'
 (:mod:`crdtsync.core.text.document_cache`). An own change may edit several texts, and the last edit may be refused when
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 SKIPPED_DOCUMENTS_MAX = 10_000
 """Documents remembered as known to nobody."""
 TORN_BYTES_MAX = 16 * 1024 * 1024
-"""Of other replicas' states of documents that are to be written anew; what is beyond waits for the next comparison."""
+"""Other replicas' states of documents that are to be written anew; the rest waits for the next comparison."""
 
 PASSED_ON = CHANGE_OPS_MAX + 1
 """The edits of older documents of a text are, among the edits of a newer one, numbered from here."""
@@ -89,7 +90,9 @@ class _TakenAhead(NamedTuple):
 
 
 class TextEdits:
-    """Of one replica. ``torn`` are documents that are to be written anew, as another replica holds them."""
+    """The text edits of one replica. ``torn`` are documents that are to be written anew, as another
+    replica holds them.
+    """
 
     __slots__ = (
         "_ahead",
@@ -133,7 +136,7 @@ class TextEdits:
     def try_all(self, change: Change, edits: Mapping[Dot, DraftedEdits]) -> None:
         """Apply the text edits of an own change to their documents, or to none. ``edits``: as they were judged.
 
-        What fails here must never be committed.
+        If this fails, the change must never be committed.
         """
         begun = {document: drafted.begun for document, drafted in edits.items() if drafted.begun is not None}
         for document, made in begun.items():
@@ -355,8 +358,8 @@ class TextEdits:
         return pack(list(document))
 
     def _made_ahead(self, dot: Dot) -> list[_Made | CrdtSyncError] | None:
-        """What has come of an edit of the change that was taken in ahead; with the first one the copies take the places
-        of the documents.
+        """The outcome of an edit of the change that was taken in ahead; with the first one the copies replace the
+        documents.
         """
         ahead = self._ahead
         if ahead is None or self._ahead_of != dot[:2]:

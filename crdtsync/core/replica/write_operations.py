@@ -45,7 +45,7 @@ def _batch(draft: SpaceDraft, args: Arguments) -> Result:
 
 
 def _batched(draft: SpaceDraft, item: object, index: int, of_batch: Mapping[str, object]) -> Result:
-    """Do one operation of a batch. What refuses it refuses them all, and says which one it was.
+    """Do one operation of a batch. If it is refused, so are all, and the error says which one it was.
 
     ``of_batch``: what the whole batch has one of, as its rights were checked by. A part that says otherwise would be
     done where its author did not mean it.

@@ -5,8 +5,8 @@ at once. Node a sees the conflict, finds that no node is ahead of it, and shows 
 answers with an ordinary write that supersedes both. If the editor dies, a asks its next resolver; if a has none
 left, it tells its peers, and the next node in the order asks.
 
-Nothing waits here but keys. What a resolver is shown is read when its turn comes, and whether a conflict is settled
-is read from the state.
+Only keys wait here. The values for a resolver are read when its turn comes, and whether a conflict is settled is read
+from the state.
 
 Open first: :class:`~crdtsync.core.resolvers.registry.Registry`, which the node calls in every turn.
 

@@ -1,6 +1,6 @@
 """The conflicts of one space that resolvers of this node may be asked about: whose turn it is, and when.
 
-What waits is a set of keys. A key is looked at when something has changed it, when its time has come, and when the
+The queue is a set of keys. A key is looked at when something has changed it, when its time has come, and when the
 resolvers that there are have changed; many at once in slices.
 """
 
@@ -34,7 +34,7 @@ PENDING_MAX = 100_000
 LOOK_KEYS_MAX = 256
 """Keys looked at in one turn."""
 EVENT_BYTES_MAX = 4 * 1024 * 1024
-"""Of the values that a resolver is shown at once; the others it has to read."""
+"""Values that a resolver is shown at once; the others it has to read."""
 SKIPPED_KEYS_MAX = 64
 """Keys looked at for one that an idle resolver has not failed on."""
 TELL_ASKING_S = 0.5
@@ -269,7 +269,7 @@ class ConflictQueue:
         pending.hold_s = self._backoff.hold_s(key, dots, self._node.now_s)
 
     def _plan(self, key: str, pending: PendingConflict, matching: list[Pattern]) -> None:
-        """Who is to be asked, and when."""
+        """Decide who is to be asked, and when."""
         now_s = self._node.now_s
         for waiting in self._waiting.values():
             waiting.pop(key, None)

@@ -1,7 +1,7 @@
 """Resolvers: agents that settle the conflicts of keys that match a pattern, each asked once per connected side.
 
-Of the live nodes that have a matching resolver attached, the lowest asks. A node goes on to its next resolver when one
-fails, and tells its peers when none is left, or none that answers; then the next node asks. If a node stays silent
+The live node with the lowest id that has a matching resolver attached asks. A node goes on to its next resolver when
+one fails, and tells its peers when none is left, or none that answers; then the next node asks. If a node stays silent
 altogether, the next one asks after the time that its resolver may take. An answer is a write like any other, so what
 two sides answer that do not see each other are siblings again, and asked about again.
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 RESOLVER_TAKEOVER_MS = 30_000
 """How long a resolver may take over one conflict before another is asked, unless it says otherwise."""
 RESOLVERS_PER_AGENT_MAX = 100
-"""Of an agent's connection."""
+"""Resolvers of an agent's connection."""
 TURN_BYTES_MAX = 4 * 1024 * 1024
-"""Of the conflicts that resolvers are shown in one turn."""
+"""The conflicts that resolvers are shown in one turn."""
 REASON_CHARS_MAX = 300
 
 
@@ -206,7 +206,7 @@ class Registry:
             resolver.is_blocked = blocked
 
     def committed(self) -> None:
-        """What was asked in this turn goes out."""
+        """The questions of this turn go out."""
         self._unsent.clear()
 
     def reload(self) -> None:
@@ -292,7 +292,7 @@ class Registry:
                     return
 
     def _own(self) -> Resolvers:
-        """What other nodes are to know."""
+        """The resolvers here, for other nodes."""
         takeovers: dict[tuple[str, str], int] = {}
         for one in self:
             if not one.is_stuck:

@@ -1,4 +1,4 @@
-"""What the core asks of the disk: reads of what has been committed, which are answered at once.
+"""The core's requests to the disk: reads of committed data, which are answered at once.
 
 As in etcd's raft library, the core never writes. It hands what is to be written to its caller, as a
 :class:`~crdtsync.core.storage.write_batch.WriteBatch`.
@@ -72,7 +72,7 @@ class Storage(Protocol):
         """
 
     def values(self, rows: list[int]) -> Iterable[tuple[int, bytes]]:
-        """Of these rows those whose long value is in its place, each with it: quicker than one by one."""
+        """The long values of those of these rows that have theirs in its place: quicker than one by one."""
 
     def change_body(self, space: int, writer: int, seq: int) -> bytes | None:
         """One change, if the log still holds it."""
@@ -133,7 +133,7 @@ class Storage(Protocol):
     # -- for history -------------------------------------------------------------------------------------------
 
     def seen(self, row: int) -> bytes | None:
-        """What the operation that wrote a live entry took the place of, as its row has it."""
+        """The values that the operation of a live entry replaced, as its row has it."""
 
     def dead(self, space: int, key: str, before: Order | None, *, is_lost: bool, rows_max: int) -> list[PastRow]:
         """The newest dead entries of a key, in order: of those before a place, if one is given; or only the lost.
@@ -195,7 +195,7 @@ class Storage(Protocol):
         """The position of the last change that was applied here by a time, of those in the log; 0: of none."""
 
     def vector_at(self, space: int, position: int, heads: VersionVector, floor: VersionVector) -> VersionVector:
-        """What had been applied here up to a position that the log reaches back to."""
+        """The changes that had been applied here up to a position that the log reaches back to."""
 
     def outcome(self, client: bytes, number: int) -> bytes | None:
         """The stored reply to a client's write."""
@@ -207,7 +207,7 @@ class Storage(Protocol):
         """Every node ever met."""
 
     def meta(self, name: str) -> bytes | None:
-        """What the node keeps for itself under a name."""
+        """The value that the node keeps for itself under a name."""
 
     def metas(self, prefix: str) -> list[bytes]:
         """All that it keeps under names that begin so, in order of name."""

@@ -1,15 +1,15 @@
 """Long values stand on disk. Memory holds the keys, and of the values those that are in use.
 
-A team keeps 100,000 checkpoints of 50 kB: 5 GB, of which a few are read in an hour. So once an entry is committed, its
-value is dropped from memory if it is long, and :attr:`Entry.value <crdtsync.core.crdt.entry.Entry.value>` reads it
-when somebody asks: through one cache for all spaces, which is bounded in bytes. Who needs to know no more than how long
-a value is asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entry.Entry.size_bytes>`.
+A team keeps 100,000 checkpoints of 50 kB: 5 GB, of which a few are read in an hour. So once an entry is committed, the
+node drops its value from memory if it is long. :attr:`Entry.value <crdtsync.core.crdt.entry.Entry.value>` reads it
+again when somebody asks: through one cache for all spaces, which is bounded in bytes. If a caller only needs the
+length, it asks for :attr:`Entry.size_bytes <crdtsync.core.crdt.entry.Entry.size_bytes>`.
 
-What comes from the disk is compared with the entry's hash: a long value when it is read, a short one at the start. A
-value that differs is *damaged*. Then it is looked for in the log, which holds it once more while it holds the change
-that wrote it, and is written to its place anew, unless that cannot be read at all. If the log does not hold it, an
-alarm says so, and peers are asked for it (:mod:`crdtsync.core.sync.value_repair`). Until it has come the entry reads as
-one whose value was purged. Whoever reads that key alone gets an error; all else is served.
+A value from the disk is compared with the entry's hash: a long value when it is read, a short one at the start. If the
+two differ, the value is *damaged*. The node looks for it in the log, which holds it once more as long as it holds the
+change that wrote it, and writes it to its place anew, unless that cannot be read at all. If the log does not hold it,
+the node raises an alarm and asks its peers (:mod:`crdtsync.core.sync.value_repair`). Until the value has come, the
+entry reads as one whose value was purged. Only a reader of that key gets an error; everything else is served.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from crdtsync.causality import Dot
 
 MEMORY_BYTES_MAX = 512
-"""Of a value that stays in memory. A longer value stands on disk; a shorter one is not much longer than what memory
-holds of every entry."""
+"""A value that stays in memory. A longer value stands on disk; a shorter one is not much longer than what memory holds
+of every entry.
+"""
 CACHE_BYTES_MAX = 64 * 1024 * 1024
-"""Of the cache of values that stand on disk, unless the setting ``value_cache_bytes`` says otherwise."""
+"""The cache of values that stand on disk, unless the setting ``value_cache_bytes`` says otherwise."""
 ROW_BYTES = 200
-"""What a value takes in the cache beside its bytes, about."""
+"""Bytes that a value takes in the cache beside its own, about."""
 STAND_INS_MAX = 4096
 """Lengths of values, for which one object stands in all entries of a space."""
 FETCHED_MIN = 16
@@ -112,7 +113,7 @@ class LongValues:
         self.damaged: dict[Dot, None] = {}
         """Those that were read and cannot be."""
         self.wanted: dict[Dot, tuple[Entry, bool]] = {}
-        """Of those the ones to ask others for, and whether something can be read in their place, and so be mended."""
+        """Those of them to ask others for, and whether something can be read in their place, and so be mended."""
         self.memory_bytes_max = MEMORY_BYTES_MAX
         self._cache = cache
         self._read = read
@@ -123,7 +124,9 @@ class LongValues:
         self._stand_ins: dict[int, OnDisk] = {}
 
     def stand_in(self, size_bytes: int) -> OnDisk:
-        """What an entry of this space holds instead of a value of that length: the same for all of one length."""
+        """The object that an entry of this space holds instead of a value of that length: the same for all of one
+        length.
+        """
         found = self._stand_ins.get(size_bytes)
         if found is None:
             if len(self._stand_ins) >= STAND_INS_MAX:
@@ -147,7 +150,7 @@ class LongValues:
             self._cache.drop(entry.row)
 
     def fetch(self, entries: Sequence[Entry]) -> None:
-        """Whoever calls this will ask for all of these values, which are many: read at once those that are not here."""
+        """The caller will ask for all of these values, which are many: read at once those that are not here."""
         long = on_disk(entries)
         if len(long) < FETCHED_MIN or sum(entry.size_bytes for entry in long) > self._cache.bytes_max // 2:
             return
@@ -223,7 +226,7 @@ class LongValues:
     def pass_over(self, count: int, is_alive: Callable[[str, Dot], bool]) -> None:
         """No peer has the first ``count`` that are wanted: the others come first, and what is dead is forgotten.
 
-        Whoever reads that in the past finds it damaged anew.
+        A reader of the past then finds the value damaged anew.
         """
         for dot in [*islice(self.wanted, count)]:
             entry, can_mend = self.wanted.pop(dot)

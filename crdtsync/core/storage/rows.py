@@ -13,7 +13,7 @@ from crdtsync.wire.codec import pack
 
 
 class SpaceRow(NamedTuple):
-    """What is known of a space at start.
+    """The facts of a space at start.
 
     ``own_writer`` is None if no writer may be resumed; ``own_position`` and ``position`` are the log positions of
     its last change and of the last change of all; ``hlc`` is the highest hybrid time ever applied; ``floor`` is the
@@ -176,7 +176,7 @@ class DocumentDrop(NamedTuple):
 
 class Rewind(NamedTuple):
     """Take back changes: of each writer in ``firsts`` those from a number on, which stand at these ``positions`` of the
-    log. What they wrote goes, and what they removed lives again.
+    log. Their entries go, and those that they removed live again.
     """
 
     space: int
@@ -242,7 +242,7 @@ class Adoption(NamedTuple):
 
 
 class OldChange(NamedTuple):
-    """What the oldest rows of the log weigh."""
+    """The weight of the oldest rows of the log."""
 
     position: int
     writer: Writer
@@ -252,7 +252,7 @@ class OldChange(NamedTuple):
 
 
 class OldDead(NamedTuple):
-    """What the oldest dead entries weigh; ``position`` is that of the change that removed them."""
+    """The weight of the oldest dead entries; ``position`` is that of the change that removed them."""
 
     id: int
     position: int
@@ -277,7 +277,7 @@ class DeadOfKey(NamedTuple):
 
 
 class OldRemoval(NamedTuple):
-    """What the oldest removals weigh, and the change that made them."""
+    """The weight of the oldest removals, and the change that made them."""
 
     id: int
     position: int
@@ -319,7 +319,9 @@ class DeadPlace(NamedTuple):
 
 
 class ScannedRow(NamedTuple):
-    """What of a dead entry says whether it is wanted. ``is_edit``: of a text; only then are those after it given."""
+    """The fields of a dead entry that say whether it is wanted. ``is_edit``: of a text; only then are those after it
+    given.
+    """
 
     id: int
     key: str
@@ -367,7 +369,7 @@ class DocumentSpan(NamedTuple):
 
 
 class ArchiveRow(NamedTuple):
-    """What is kept of a space that was dropped: number, name and epoch, when, how much; ``unseen`` counts the changes
+    """The record of a space that was dropped: number, name and epoch, when, how much; ``unseen`` counts the changes
     that the node that dropped it had not seen.
     """
 
@@ -389,7 +391,7 @@ class ArchivePurge(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """What a client's write ``number`` was answered; ``slot`` is the number modulo the window."""
+    """The reply to a client's write ``number``; ``slot`` is the number modulo the window."""
 
     client: bytes
     slot: int
@@ -399,7 +401,7 @@ class OutcomeRow(NamedTuple):
 
 
 FORGOTTEN_MS = -1
-"""Of a node that is known no longer."""
+"""Stands for a node that is known no longer."""
 
 
 class PeerRow(NamedTuple):

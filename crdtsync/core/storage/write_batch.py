@@ -1,4 +1,4 @@
-"""What the next commit must write: the rows, and the ledger in which all spaces of a node collect them."""
+"""The rows that the next commit must write, and the ledger in which all spaces of a node collect them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sync: what peers exchange until they hold the same: changes, acknowledgements, snapshots, comparison, repair.
 
 Open first: :class:`~crdtsync.core.sync.protocol.Sync`. ``Sync.received`` takes one message of a peer and says which
-changes could be applied; ``Sync.pump`` says, once a turn, what is to be sent. What leaves collects in
-``Sync.outbox`` and goes out after the commit.
+changes could be applied; ``Sync.pump`` says, once a turn, what is to be sent. Messages collect in ``Sync.outbox`` and
+leave after the commit.
 
 How a change goes from host a to host c: a's ``change_feed`` sends it to every connected peer at once. Each
 connection has a *cursor* in a's log, not a queue, so a slow peer costs a number. If c is connected to a, it comes

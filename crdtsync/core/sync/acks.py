@@ -54,7 +54,9 @@ class Acknowledger:
             link.ack_due_s = due_s
 
     def note_since_introduction(self, link: Link, replica: Replica) -> None:
-        """What came to this node after it introduced itself, and before it could acknowledge anything."""
+        """Note the changes that came to this node after it introduced itself, and before it could
+        acknowledge anything.
+        """
         told = link.introduced.get(replica.name, {})
         news = {writer for writer, seq in replica.vector.items() if told.get(writer, 0) < seq}
         if news:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CREDIT_BYTES_MAX = 4 * 1024 * 1024
 """Changes sent to a peer and not acknowledged."""
 SLICE_BYTES_MAX = 256 * 1024
-"""Of the log, read for a peer in one turn."""
+"""Bytes of the log that are read for a peer in one turn."""
 RELAY_DELAY_S = 1.0
 """How long a change of another node may take to reach a peer by itself before it is relayed."""
 
@@ -50,7 +50,7 @@ class Feeder:
             here.offer_due_s = min(here.offer_due_s, self._node.now_s + RELAY_DELAY_S)
 
     def rewind(self, here: SpaceLink, replica: Replica) -> None:
-        """Set the cursor to the first change that the peer lacks. What it knows covers the log's floor."""
+        """Set the cursor to the first change that the peer lacks. The peer's vector covers the log's floor."""
         here.offered = False
         here.position = self._missing(here, replica)
 

@@ -38,7 +38,7 @@ REPAIR_WAIT_S_MAX = 86_400.0
 
 
 class Comparer:
-    """What the spaces of a node add up to, and which peers differ."""
+    """The digests of a node's spaces, and which peers differ."""
 
     def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox, snapshots: SnapshotClient) -> None:
         self._node = node

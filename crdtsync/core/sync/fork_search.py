@@ -2,8 +2,8 @@
 
 Each side says by what hashes some of its changes are known, and the other answers with points between the last that is
 equal and the first that differs (:class:`~crdtsync.wire.peer.forks.Chain`). Once these are neighbours, the change there
-is shown. Who is shown one with a lower hash than its own has lost, and moves its branch
-(:mod:`crdtsync.core.replica.fork_healing`); who is shown one with a higher hash shows its own.
+is shown. A node that is shown one with a lower hash than its own has lost, and moves its branch
+(:mod:`crdtsync.core.replica.fork_healing`); a node that is shown one with a higher hash shows its own.
 
 No word of a peer is taken for it: a node moves a branch only for a change that it has been given, that follows on the
 changes it holds, and that it applies in the same breath. So whoever hears of the move gets that change too.
@@ -44,7 +44,7 @@ class Lost(NamedTuple):
 
 
 class ForkSearch:
-    """Of one node. ``lost``: by space, the branch that has to be moved next."""
+    """The search of one node. ``lost``: by space, the branch that has to be moved next."""
 
     def __init__(self, node: NodeContext, links: Mapping[int, Link], peers: Mapping[str, Peer], outbox: Outbox) -> None:
         self.lost: dict[str, Lost] = {}
@@ -108,7 +108,9 @@ class ForkSearch:
         return True
 
     def healed(self, space: str) -> None:
-        """This node has moved its branch. What peers said before is about what it held then; the connections end."""
+        """This node has moved its branch. Earlier messages of peers were about its former state; the
+        connections end.
+        """
         for link in self._links.values():
             if space in link.spaces:
                 link.spaces[space].stopped = True

@@ -68,7 +68,7 @@ _OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled 
 
 
 class SpaceAccess(Protocol):
-    """Who may be told of which space."""
+    """The spaces that each node may hear of."""
 
     def is_public(self, name: str) -> bool:
         """Whether every node may."""
@@ -81,10 +81,10 @@ class SpaceAccess(Protocol):
 
 
 class Sync:
-    """All peers of a node. What is to leave collects in ``outbox``.
+    """All peers of a node. Messages that are to leave collect in ``outbox``.
 
-    Of a space that is not for all nodes nothing is said to a peer before it has introduced itself as one that may hold
-    it: no change, no frontier, no digest. What syncs on a connection is in ``link.spaces``, and only that.
+    If a space is not for all nodes, a peer hears nothing of it (no change, no frontier, no digest) before it has
+    introduced itself as one that may hold it. Only the spaces in ``link.spaces`` sync on a connection.
     """
 
     def __init__(self, node: NodeContext, audience: SpaceAccess, voter: Voter, room_bytes: int | None = None) -> None:
@@ -367,7 +367,9 @@ class Sync:
         return self.conclude()
 
     def conclude(self) -> list[Applied]:
-        """Merge the snapshots that are whole, if nobody contradicts them. What followed of changes that waited."""
+        """Merge the snapshots that are whole, if nobody contradicts them. Returns the waiting changes that could then
+        be applied.
+        """
         applied: list[Applied] = []
         for name in self.snapshot_client.checked():
             applied += self._conclude(name)
@@ -409,7 +411,9 @@ class Sync:
         self.heard_ack = not (offered or differing)
 
     def _doubt(self, link: Link, space: str) -> None:
-        """What a peer says to have of a writer whose chains part may be other changes than those held here."""
+        """If the chain of a writer parts, the changes that a peer says to have of it may be other ones than those held
+        here.
+        """
         here = link.spaces.get(space)
         for writer in here.forked if here is not None else ():
             self.peers[link.peer_node].acked.get(space, {}).pop(writer, None)

@@ -1,9 +1,9 @@
 """Mending a replica that differs from another one which has applied the same changes, which must not happen and may:
 a fault of a disk, or of this program.
 
-Nothing is taken away on suspicion. What the other one holds and this one lacks comes back, unless this one knows that
-it was removed: then the other one is told so, and removes it. Texts are united. Both sides do so, and are equal then.
-Texts that cannot be united are written anew (:mod:`crdtsync.core.sync.text_repair`).
+Neither side takes anything away on suspicion. If the peer holds an entry that this node lacks, the entry comes back,
+unless this node knows that it was removed: then it tells the peer so, and the peer removes it. Texts are united. Both
+sides do so, and are equal then. Texts that cannot be united are written anew (:mod:`crdtsync.core.sync.text_repair`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Repaired(NamedTuple):
-    """What was ``merged``, and entries of the other replica that are ``removed`` here."""
+    """The ``merged`` changes, and entries of the other replica that are ``removed`` here."""
 
     merged: MergedSnapshot
     removed: list[tuple[str, Dot]]
@@ -57,7 +57,8 @@ def repair(replica: Replica, taken: Taking) -> Repaired:
 
 
 def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]:
-    """Of what the other one holds and this one should: what is lost here, and what was removed.
+    """The entries that the other one holds and this one should hold too: those that are lost here, and those that were
+    removed.
 
     Where history has forgotten removals that the other one may not have had, nobody can say: nothing is done.
     """
@@ -91,8 +92,8 @@ def unite(replica: Replica, taken: Taking) -> Steps[None]:
 def _unite(replica: Replica, taken: Taking) -> tuple[set[str], list[tuple[Dot, bytes]]]:
     """Take in the documents that differ; the keys of these texts, and what is to be stored.
 
-    What cannot be united is written anew: by the node with the lower id, so that not both do it. What was edited since
-    :func:`unite` is left to the next comparison.
+    Texts that cannot be united are written anew: by the node with the lower id, so that not both do it. If a text was
+    edited since :func:`unite`, it is left to the next comparison.
     """
     documents = replica.documents
     keys: set[str] = set()

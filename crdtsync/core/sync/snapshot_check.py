@@ -58,7 +58,7 @@ class Contradicted(InvalidEncoding):
 
 
 class SnapshotCheck:
-    """What is known of one snapshot that is whole and not merged yet. ``asked`` are nodes that have not answered."""
+    """The check of one snapshot that is whole and not merged yet. ``asked`` are nodes that have not answered."""
 
     def __init__(self, is_much: bool, begun_s: float, doubted_until_s: float) -> None:
         self.is_much = is_much
@@ -194,7 +194,7 @@ def _check_records(replica: Replica, taking: Taking, gone: Collection[Entry]) ->
 
 
 def answer(replica: Replica, message: Sample) -> Sampled:
-    """What this node knows of a snapshot that another one was sent."""
+    """The facts that this node knows of a snapshot that another one was sent."""
     vector: VersionVector = replica.vector
     is_known = covers(vector, message.vector)
     live = sum(replica.entries.holds_dot(key, dot) for key, dot in message.entries)

@@ -73,9 +73,9 @@ class Receipt:
     documents: set[Dot] = field(default_factory=set)
     is_repair: bool = False
     finishing: Steps[None] | None = None
-    """Of one of which all parts have come: the rest of its check."""
+    """If all parts have come: the rest of the check."""
     check: SnapshotCheck | None = None
-    """Of one that is whole: whether it may be merged."""
+    """If it is whole: whether it may be merged."""
     was_asked_for: bool = False
     """Whether its giver was told to begin, a turn ago or longer."""
 
@@ -456,7 +456,7 @@ class SnapshotClient:
         replica.staging.stage(row, receipt.taking.arrived)
 
     def _repaired(self, link: Link, receipt: Receipt, done: Repaired) -> None:
-        """What the peer has in common with this node, it has now. What it must remove it is told."""
+        """The peer has now what it has in common with this node. It is told what it must remove."""
         replica = receipt.replica
         self._give_up(replica.name, receipt)
         link.ack_due_s = self._node.now_s
@@ -577,7 +577,7 @@ class SnapshotClient:
         self._choose_all()
 
     def take_merges(self) -> list[tuple[str, MergedSnapshot]]:
-        """What was merged since the last call."""
+        """The merges since the last call."""
         merges, self.merges = self.merges, []
         return merges
 

@@ -36,8 +36,8 @@ def held_elsewhere(document: Dot, state: bytes) -> Document:
 
 
 def united(document: Dot, ours: bytes, theirs: bytes) -> Steps[Document | None]:
-    """What becomes of two states of a document, as every node will load it; None: they differ also when each has taken
-    in the other.
+    """The document that follows from two states of it, as every node will load it; None: they differ also when each has
+    taken in the other.
     """
     if ours == theirs:
         return (yield from _lasting(document, ours))

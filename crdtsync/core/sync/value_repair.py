@@ -1,12 +1,14 @@
 """Fetches from peers the values that this node's disk has spoilt, and gives peers those that they lack.
 
-A value is found to be damaged when somebody reads it (:mod:`crdtsync.core.storage.long_values`), and what the log holds
-is used at once. What it does not hold is asked for here: of one peer after the other, at first every two seconds, then
-ever more seldom. What comes is compared with the entry's hash and written to its place. What no peer has makes room for
-what is still to be asked for, and is forgotten if it is alive no more. When a space has none left, its alarm ends.
+A read finds that a value is damaged (:mod:`crdtsync.core.storage.long_values`). If the log holds the value, the node
+uses that at once. If not, it asks for it here: one peer after the other, at first every two seconds, then ever more
+seldom. It compares the answer with the entry's hash and writes it to its place. If no peer has the value, it makes room
+for those that are still to be asked for, and is forgotten when it is no longer alive. When a space has no damaged value
+left, its alarm ends.
 
-Who is asked reads a few values a turn: 64 of 1 MiB, or out of changes of 4 MiB, would hold up everybody. One question
-of a peer about a space waits at a time, and is answered once; a peer that asks again meanwhile gets no second answer.
+The peer that is asked reads a few values a turn: 64 of 1 MiB, or out of changes of 4 MiB, would hold up everybody. It
+keeps one question of each peer about a space, and answers it once; a peer that asks again meanwhile gets no second
+answer.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class _Answering:
 
 
 class ValueRepair:
-    """Of one node."""
+    """The repair of one node's values."""
 
     def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox) -> None:
         self._node = node

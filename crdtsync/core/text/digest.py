@@ -1,4 +1,4 @@
-"""What the texts of a space add up to, worked out little by little while nothing else happens.
+"""The digest of a space's texts, worked out little by little while nothing else happens.
 
 The digest of the entries says which document a key names, not what is in it. Each document is hashed anew after an
 edit; the sum is that of the documents that live entries name, which nodes with the same changes agree on.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crdtsync.core.text.document_cache import Documents
 
 NO_TEXTS = bytes(16)
-"""What no texts add up to."""
+"""The digest of no texts."""
 
 
 def texts_digest(documents: Documents, documents_max: int) -> bytes | None:

@@ -77,7 +77,7 @@ LIBRARY_PARTS = 16
 """So many parts the Yjs library inserts in the time in which one is judged, where it need not look far."""
 
 JOINED_BYTES_MAX = 8_000_000
-"""Of pieces that the Yjs library makes one at the end of an update, 1 ms a million; an update of more is cut in pieces
+"""Bytes of pieces that the Yjs library joins at the end of an update, 1 ms a million; a longer update is cut in pieces
 itself: 1,300 of 690 characters took 650 ms.
 """
 
@@ -102,13 +102,13 @@ DOCUMENT_BYTES_MAX = 7 * 1024 * 1024
 """A document with what was deleted from it, at a local edit that inserts: soon it would not fit into a reply."""
 
 LOAD_STEP_BYTES = 8 * 1024
-"""Of edits that are loaded in one step, some 10 ms; or one edit, or a whole state, however long."""
+"""Edits that are loaded in one step, some 10 ms; or one edit, or a whole state, however long."""
 
 AT_ONCE_BYTES_MAX = 16 * 1024
 """A document that takes more is made ready for edits in steps: it may have so many items that this takes 25 ms."""
 
 REPEATED_UNITS_MAX = 2000
-"""Of an edit that repeats what the document holds, so many characters are compared with it."""
+"""If an edit repeats what the document holds, so many characters are compared with it."""
 
 BULKY_BYTES_MIN = 64 * 1024
 """A document that takes less is never compacted by itself."""
@@ -117,8 +117,8 @@ BULKY_FACTOR = 4
 """Nor one that takes less than so many times the bytes of its text, unless it takes :data:`BULKY_OVERHEAD_BYTES`."""
 
 BULKY_OVERHEAD_BYTES = 512 * 1024
-"""What a document takes beside its text, before it is compacted however long that is: some 50,000 items, between which
-a place is found in 10 to 15 ms.
+"""Overhead of a document beside its text, beyond which it is compacted however long the text is: some 50,000 items,
+between which a place is found in 10 to 15 ms.
 """
 
 MORE_THAN_TEXT = (
@@ -158,11 +158,11 @@ class Document:
         self.used_s = 0.0
         self.is_large = False
         self.places: dict[Dot, Places] = {}
-        """What this one has forgotten of older documents of the text, as far as it was asked for."""
+        """The places that this one has forgotten of older documents of the text, as far as it was asked for."""
         self.beginning: Beginning | None = None
-        """What a compaction began it with, likewise."""
+        """The text that a compaction began it with, likewise."""
         self.inserted: Inserted = {}
-        """What was inserted since, likewise."""
+        """The text that was inserted since, likewise."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0
@@ -278,7 +278,7 @@ class Document:
 
     def check_author(self, update: bytes, summary: UpdateSummary, before: Sequence[bytes] = ()) -> None:
         """Refuse an update that says something else of ids than the document does, or than the edits ``before``: the
-        Yjs library would drop that part of it without a word. What repeats much is not compared.
+        Yjs library would drop that part of it without a word. If an update repeats much, that part is not compared.
 
         :raises InvalidValue: it does.
         """
@@ -386,7 +386,7 @@ class Document:
         return parts + self._looked_at_parts(summary)
 
     def _looked_at_parts(self, summary: UpdateSummary) -> int:
-        """What the Yjs library looks at and goes through for an update."""
+        """The parts that the Yjs library looks at and goes through for an update."""
         looked_at = summary.competition.looked_at - self.outline().competition.looked_at
         return looked_at // LOOKED_AT_A_PART + self.moved_bytes(summary) // MOVED_BYTES_A_PART
 
@@ -435,7 +435,7 @@ class Document:
         return whole
 
     def judge(self, state: bytes) -> Steps[None]:
-        """What takes long of :meth:`absorb`, in steps. It is done anew then if edits have come meanwhile."""
+        """The part of :meth:`absorb` that takes long, in steps. It is done anew then if edits have come meanwhile."""
         if state == self.state():
             return
         yield from self.make_ready()
@@ -476,7 +476,7 @@ class Document:
         return self._size_bytes
 
     def moved_bytes(self, summary: UpdateSummary) -> int:
-        """What the Yjs library goes through at most where an edit cuts strings in two.
+        """The bytes that the Yjs library goes through at most where an edit cuts strings in two.
 
         To find the place it goes through the string up to there; what follows is moved, which takes a fortieth.
         """
@@ -497,7 +497,7 @@ class Document:
         return self.text_bytes()
 
     def content(self) -> list[object]:
-        """What it holds, in a form that does not depend on how it came about: who has inserted how much, and the text,
+        """The content, in a form that does not depend on how it came about: who has inserted how much, and the text,
         which shows what has been deleted.
         """
         try:
@@ -507,7 +507,7 @@ class Document:
             return ["unreadable"]
 
     def updates_after(self, state: bytes | None) -> bytes:
-        """What a replica with Yjs state vector ``state`` lacks; all of it for None.
+        """The updates that a replica with Yjs state vector ``state`` lacks; all of it for None.
 
         :raises InvalidValue: not a state vector.
         """
@@ -552,7 +552,7 @@ class Document:
     def is_bulky(self, began_with: Mapping[int, int]) -> bool:
         """Whether it takes much more room than its text would, and enough was typed since it was made to change that.
 
-        ``began_with``: its clocks when a compaction made it. What was in many pieces then will be so again.
+        ``began_with``: its clocks when a compaction made it. A text that was in many pieces then will be so again.
         """
         size_bytes, text_bytes = len(self.state()), self.text_bytes()
         typed = sum(self.clocks().values()) - sum(began_with.values())
@@ -561,7 +561,7 @@ class Document:
         return is_large and size_bytes > BULKY_BYTES_MIN and typed >= min(text_bytes, BULKY_OVERHEAD_BYTES)
 
     def committed(self) -> None:
-        """What was applied is on disk: a reload will find it there."""
+        """All applied edits are on disk: a reload will find them there."""
         self._uncommitted.clear()
 
     def _reload(self) -> None:
@@ -607,7 +607,7 @@ class Document:
         self._doc, self._loading = doc, None
 
     def outline(self) -> Outline:
-        """What updates are judged by; made when the first one comes, for reads need none."""
+        """The outline that updates are judged by; made when the first one comes, since reads need none."""
         if self._outline is None:
             self._begin_outline(at_once(self._make_outline()))
         return self._outline  # type: ignore[return-value]
@@ -667,7 +667,7 @@ class Document:
             raise self._failed(error, failure, error_type) from None
 
     def _failed(self, error: BaseException, failure: str, error_type: type[CrdtSyncError]) -> BaseException:
-        """Whatever the library raises: the replica may be half changed, so it is never used again."""
+        """The library has raised something: the replica may be half changed, so it is never used again."""
         self._reload()
         if is_panic(error):
             return error_type(f"{failure}: the Yjs library failed: {error}")

@@ -30,13 +30,13 @@ STATE_EVERY_PARTS = 2000
 """The same, in parts of these edits: loading the document makes them all anew, in one turn."""
 
 STATES_BYTES_MAX = 4 * 1024 * 1024
-"""Of documents that one commit stores as a whole, and one more; what is due beyond waits for its next edit."""
+"""Documents that one commit stores as a whole, and one more; the others that are due wait for their next edits."""
 
 OPEN_DOCUMENTS_MAX = 1000
 """Documents in memory; beyond it the one unused for longest goes."""
 
 OPEN_BYTES_MAX = 64 * 1024 * 1024
-"""Of documents in memory, as estimated."""
+"""Documents in memory, as estimated."""
 
 IDLE_S = 60.0
 """How long an unused document stays in memory; and how long one has to be unedited to be looked at for compaction."""
@@ -171,7 +171,7 @@ class Documents:
         return NotReady(dot)
 
     def made_anew(self, dot: Dot) -> Forgotten:
-        """What a compaction makes of a document.
+        """The document that a compaction makes of another one.
 
         :raises NotReady: that takes a while, and is done in the turns that follow.
         :raises CrdtSyncError: nothing.

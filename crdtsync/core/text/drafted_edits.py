@@ -30,7 +30,7 @@ REPEATED_EDITS_MAX = 8
 
 
 class EditWork:
-    """What the edits of one request come to."""
+    """The work that the edits of one request take."""
 
     __slots__ = ("_parts",)
 
@@ -83,7 +83,7 @@ class DraftedEdits:
         self._judged = update, summary
 
     def outline(self, document: Document) -> Outline:
-        """What the next update of ``document`` is judged by; only to be read."""
+        """The outline by which the next update of ``document`` is judged; only to be read."""
         if not self.updates:
             return document.outline()
         if self._outline is None:
@@ -95,7 +95,7 @@ class DraftedEdits:
         return self._outline
 
     def inserted(self) -> Inserted:
-        """What they insert; only to be read."""
+        """The text that they insert; only to be read."""
         for update in self.updates[self._read :]:
             for client, structs in read_sections(update, CLOCK_MAX)[0].items():
                 self._inserted.setdefault(client, []).extend(structs)
@@ -121,7 +121,7 @@ class DraftedEdits:
         return found
 
     def summary(self, number: int, update: bytes) -> UpdateSummary | None:
-        """What judging the edit of that number has found, if it was judged and is this one."""
+        """The summary from judging the edit of that number, if it was judged and is this one."""
         is_known = number < len(self._summaries) and self.updates[number] == update
         return self._summaries[number] if is_known else None
 

@@ -37,7 +37,7 @@ MEMBERS_MAX = 64
 """Documents that a family lists; edits of still older ones are conflicts for people."""
 
 CUT_BYTES_MAX = 256 * 1024
-"""Of all cuts that a family lists; with more it lists fewer documents."""
+"""All cuts that a family lists; with more it lists fewer documents."""
 
 SHORT_CUT_BYTES_MAX = 1024
 """Which of these are remembered as well-formed."""
@@ -128,12 +128,12 @@ def current(group: Iterable[Entry]) -> Dot:
 
 
 def _joined(members: Members, others: Members) -> Members:
-    """What both say; a marker alone says nothing of how its document came about."""
+    """The members that both name; a marker alone says nothing of how its document came about."""
     return {**members, **{dot: member for dot, member in others.items() if member.generation or dot not in members}}
 
 
 def members_of(entry: Entry) -> Members:
-    """What an entry says of the family of the document that it names. Another's careless bytes count as nothing."""
+    """The members that an entry names, of the family of its document. Another's careless bytes count as nothing."""
     return {named_document(entry.value): Member(0, b"")} | _listed(entry.attrs)
 
 

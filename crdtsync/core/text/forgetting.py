@@ -1,16 +1,17 @@
 """Compaction: a document is made anew with the same characters under the same ids, and what was deleted is forgotten.
 
-Every deletion leaves a tombstone, for somebody may insert beside it without knowing. Of 10 kB of text, in which 100,000
-words have been replaced, nearly all is tombstones. In the new document a range of clocks stands for each run of them
-(a GC struct of Yjs), and no place in the text. For example::
+Every deletion leaves a tombstone, since somebody may insert beside it without knowing. If 100,000 words have been
+replaced in a text of 10 kB, nearly all of its document is tombstones. In the new document a range of clocks stands for
+each run of them (a GC struct of Yjs), and no place in the text. For example::
 
     old:   "Hello "  [cruel ]  [big ]  "world"          in brackets: deleted
     new:   "Hello "  "world"                            of the rest it knows that it was there
 
-An edit that was made elsewhere, of the old document, may stand after ``cruel``. Whoever applies it makes it in the new
-document too, after ``Hello`` and before ``world`` (:mod:`crdtsync.core.text.places`). Ids never change. So an insertion
-is there once, however it comes; a deletion holds for ever; and two nodes that compact at once begin two documents
-between which edits pass likewise (:mod:`crdtsync.core.text.family`). Nothing is ever found by comparing words.
+An edit that was made elsewhere, of the old document, may stand after ``cruel``. A node that applies it makes it in the
+new document too, after ``Hello`` and before ``world`` (:mod:`crdtsync.core.text.places`). Ids never change. So an
+insertion is there once, however it comes; a deletion holds for ever; and two nodes that compact at once begin two
+documents between which edits pass likewise (:mod:`crdtsync.core.text.family`). Nothing is ever found by comparing
+words.
 
 The price is that what was typed in one piece and is now in many stays in many.
 """

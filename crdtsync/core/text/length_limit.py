@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TextLengths:
-    """Of the documents that one draft edits."""
+    """The lengths of the documents that one draft edits."""
 
     __slots__ = ("_tried",)
 

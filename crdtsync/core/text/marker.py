@@ -24,7 +24,7 @@ def check_marker(plain: object) -> tuple[Dot | None, bytes]:
 
 
 def stored_value(value: bytes | None, dot: Dot) -> bytes:
-    """What is stored of the value of a text operation with this dot: which document it names."""
+    """The stored value of a text operation with this dot: it names the document."""
     named = unpack(value or b"")[0]
     return pack(list(dot) if named is None else named)
 

@@ -88,7 +88,7 @@ def _refusals() -> Iterator[None]:
 
 
 class _Neighbours:
-    """What an edit stands between in ``newer``, for what it stands between in an older document."""
+    """The neighbours of an edit in ``newer``, for its neighbours in an older document."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Neighbours:
         return self._held(item, Places.left)
 
     def right(self, item: Id, left: Id | None, done: Inserted) -> Id | None:
-        """What stood after ``left`` may stand before it here. Then the edit goes right behind ``left``."""
+        """Text that stood after ``left`` may stand before it here. Then the edit goes right behind ``left``."""
         after = self._held(item, Places.right)
         if after is None or (left and self._is_later(left)) or self._is_behind(after, left, done):
             return after
@@ -177,7 +177,7 @@ def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
 
 
 def found(attempt: Callable[[], T]) -> Steps[T]:
-    """What comes of an attempt to pass an edit on, when what that needs has been found out, in steps.
+    """The outcome of an attempt to pass an edit on, when all that it needs has been found out, in steps.
 
     :raises InvalidValue: as :func:`passed`.
     """
@@ -190,7 +190,9 @@ def found(attempt: Callable[[], T]) -> Steps[T]:
 
 
 def find_out(attempt: Callable[[], object]) -> Steps[None]:
-    """Find out, in steps, what an attempt to pass an edit on needs. What refuses it refuses it again."""
+    """Find out, in steps, all that an attempt to pass an edit on needs. If the attempt is refused here, it is refused
+    again.
+    """
     with suppress(CrdtSyncError):
         yield from found(attempt)
 
@@ -208,7 +210,7 @@ def missing_from(older: Document, newer: Document, member: Member, *, may_wait: 
 
 
 def find_out_after(documents: Documents, family: Family, document: Dot, update: bytes) -> Steps[None]:
-    """What it takes to make an edit of a document in the newer ones too."""
+    """Find out what is needed to make an edit of a document in the newer ones too."""
     older = documents.get(document)
     for dot in filter(documents.exists, family.after(document)):
         newer, member = documents.get(dot), family.members[dot]
@@ -220,7 +222,7 @@ def find_out_after(documents: Documents, family: Family, document: Dot, update: 
 
 
 def find_out_before(documents: Documents, family: Family, newer: Document) -> Steps[None]:
-    """What it takes that a new document takes in what was edited without it."""
+    """Find out what is needed for a new document to take in edits that were made without it."""
     member = family.members[newer.dot]
     for dot in filter(documents.exists, family.before(newer.dot)):
         yield from find_out(partial(missing_from, documents.get(dot), newer, member, may_wait=True))

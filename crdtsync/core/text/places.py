@@ -19,7 +19,7 @@ from crdtsync.wire.yjs.validator import Outline
 
 PLACE_BYTES = 800
 RUN_BYTES = 500
-"""What a forgotten run of characters takes in memory, and one that a document began with."""
+"""Memory for a forgotten run of characters, and for one that a document began with."""
 
 _Place = tuple[int, int, Id | None, Id | None]
 """The clocks of forgotten characters, the last one exclusive, and their neighbours."""
@@ -107,7 +107,7 @@ class Beginning:
         return (self._number(one), one[1]) < (self._number(other), other[1])
 
     def after(self, item: Id | None) -> Id | None:
-        """What stands right after it, or first; None: nothing does.
+        """The item right after it, or the first; None: there is none.
 
         :raises InvalidUpdate: as in :meth:`is_before`.
         """

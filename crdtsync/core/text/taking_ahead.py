@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from crdtsync.wire.yjs.encoding import Steps
 
 STEP_BYTES = 6400
-"""Of edits that are taken in by a copy in one step, some 20 ms at most; each counts as :data:`EDIT_BYTES` more."""
+"""Edits that a copy takes in in one step, some 20 ms at most; each counts as :data:`EDIT_BYTES` more."""
 EDIT_BYTES = 200
 
 COPIES_BYTES_MAX = 64 * 1024 * 1024
-"""Of copies in memory, and one more; of the others only their edits are, until they are used again."""
+"""Copies in memory, and one more; of the others only their edits are, until they are used again."""
 
 T = TypeVar("T")
 

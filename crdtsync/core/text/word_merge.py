@@ -98,7 +98,7 @@ def _changes(old: str, new: str, readable: bool = False) -> _Spans:
 
 
 def _trimmed(old: str, new: str, start: int, end: int, first: int, last: int) -> tuple[int, int, int, int]:
-    """What differs of a long block, from end to end, but for what is the same at its beginning and at its end."""
+    """The part of a long block that differs, without the same beginning and end."""
     same = common_prefix(old[start:end], new[first:last])
     for _ in range(WORD_CHARS_MAX):
         if not same or not (_is_in_word(old, start + same) or _is_in_word(new, first + same)):

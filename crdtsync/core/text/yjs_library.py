@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = "text"
 ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
-"""What agents read of a document: the text here; the map in the agent's process alone."""
+"""The roots of a document that agents read: the text here; the map in the agent's process alone."""
 
 NO_CHANGE = b"\0\0"
 """The Yjs update with neither insertions nor deletions."""

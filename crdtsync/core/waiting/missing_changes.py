@@ -1,4 +1,4 @@
-"""What a node lacks of what a request refers to, whose it is, and whether it can be expected to come."""
+"""The changes that a node lacks for a request, whose they are, and whether they can be expected to come."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def told(by_node: Mapping[str, int]) -> str:
 
 
 def connected(peers: Iterable[Peer]) -> str:
-    """Who is there to bring it, for a message."""
+    """The peers that could bring it, for a message."""
     return names(sorted(peer.name for peer in peers if peer.link is not None)) or "no other node"
 
 

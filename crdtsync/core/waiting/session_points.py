@@ -30,7 +30,7 @@ def shown_at(replica: Replica, error: CrdtSyncError) -> CrdtSyncError:
 
 
 def vector_in(replica: Replica, token: object) -> VersionVector:
-    """What ``token`` names in the replica's space; nothing, if it names no point there.
+    """The changes that ``token`` names in the replica's space; none, if it names no point there.
 
     :raises TooOld: it is of an earlier epoch: the space was dropped since.
     :raises Timeout: it is of a later one, of which this node has not heard yet.
@@ -64,7 +64,8 @@ def with_new_names(replica: Replica, vector: VersionVector) -> VersionVector:
 
 
 def need_in(replica: Replica, token: object) -> VersionVector:
-    """What a session that has seen ``token`` needs here. What was dropped with an earlier epoch it needs no more.
+    """The changes that a session that has seen ``token`` needs here. It no longer needs those that were dropped with an
+    earlier epoch.
 
     :raises Timeout: as :func:`vector_in`.
     """

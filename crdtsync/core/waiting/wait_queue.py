@@ -18,7 +18,7 @@ Topic = tuple[str, Writer]
 
 
 LATER = object()
-"""What a handler of a request returns if the reply comes by itself, later."""
+"""The result of a handler of a request if the reply comes by itself, later."""
 
 
 class WaitResult:
@@ -116,7 +116,7 @@ class Waits:
     def settle(self, now_s: float) -> Iterator[tuple[Wait, object]]:
         """Those that are done, with their result, and those whose time ran out, with their error.
 
-        Whoever has had enough for one turn stops: the rest is there in the next.
+        A caller that has had enough for one turn stops: the rest is there in the next.
         """
         for topic in list(self._by_topic):
             self._advance(topic)

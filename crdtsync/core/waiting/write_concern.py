@@ -25,7 +25,7 @@ nodes held when they said so: whoever has asked so has heard of all that was wri
 class Concern:
     """``w`` nodes are to have ``needed`` on disk, this one (called ``name``) among them.
 
-    Who is a member, and who is reached, is asked anew each time: that may change while a request waits.
+    Asks anew each time who is a member, and who is reached: that may change while a request waits.
     """
 
     def __init__(
@@ -97,7 +97,9 @@ class Concern:
         return Timeout("; ".join(said), **details)
 
     def held_there(self) -> dict[str, VersionVector]:
-        """What the nodes that were asked for as ``reached`` have said that they hold of its spaces."""
+        """The changes of its spaces that the nodes hold by their own word, for those that were asked for as
+        ``reached``.
+        """
         held: dict[str, VersionVector] = {}
         for peer in self._reached() if self._w == REACHED else ():
             for space in self._needed:

@@ -58,7 +58,9 @@ class ChangeWatch(Watcher):
 
     @property
     def told(self) -> VersionVector:
-        """What the watcher has been told when no key is left to be told anew: all, or what the log has brought."""
+        """The changes that the watcher has been told of once no key is left to be told anew: all, or those that the log
+        has brought.
+        """
         return self.replica.vector if self.position is None else self.held
 
     @property
@@ -119,7 +121,7 @@ class ChangeWatches(Scheduler[ChangeWatch]):
                 self._tell(found, _Story(replica, item, units, shown, now_ms, ahead, self.is_short), ready)
         frames: dict[tuple[int, ...], list[bytes]] = {}
         for watch, events in ready.items():
-            # Whoever is told the same gets the very same bytes: while many are slow these are held once.
+            # Watchers of the same events share the same bytes: while many are slow these are held once.
             same = (watch.request, *map(id, events))
             if same not in frames:
                 frames[same] = event_frames(watch.request, events)
@@ -199,7 +201,7 @@ class ChangeWatches(Scheduler[ChangeWatch]):
         return not watch.is_behind and not watch.is_waiting
 
     def _token_of(self, watch: ChangeWatch, key: str) -> str | None:
-        """What an event of a watch that is not live says; where that is nothing, a token is owed."""
+        """The token of an event of a watch that is not live; if there is none, a token is owed."""
         token = watch.token
         if token is None:
             self._owed[watch] = key
@@ -331,7 +333,9 @@ class _Story:
         return b"" if event is None else pack_event(event, self._token)
 
     def told(self, numbers: tuple[int, ...]) -> bytes:
-        """What a watcher of these units is told. A change of several comes as a batch, also to who sees one."""
+        """The frame for a watcher of these units. A change of several comes as a batch, also to a watcher that sees
+        one.
+        """
         if len(self.units) == 1:
             return self.event(0)
         told = self._told.get(numbers)

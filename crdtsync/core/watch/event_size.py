@@ -1,7 +1,7 @@
 """The values of a key as one event tells them: as many as fit into a frame, and a version of those alone.
 
-A batch, a snapshot of siblings, or one key with many siblings of a megabyte each would not fit whole. Who is told of
-such a key learns that there are more values, and reads them with ``entry`` or ``conflicts``.
+A batch, a snapshot of siblings, or one key with many siblings of a megabyte each would not fit whole. The event then
+says that there are more values, and the agent reads them with ``entry`` or ``conflicts``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from crdtsync.wire.tokens import Version
 
 CONFLICT_BYTES_MAX = 5 * 1024 * 1024
-"""Of all values of one key in one event. What comes beyond is told without its value."""
+"""All values of one key in one event. Beyond that, a value is left out."""
 BATCH_BYTES_MAX = 6 * 1024 * 1024
-"""Of the events of one batch. Beyond that those that show states are told without them."""
+"""The events of one batch. Beyond that, events that show states come without them."""
 
 _SHOWS_STATE = (Tells.GONE, Tells.RESULT, Tells.REWRITE)
 _STATES = {"state", *(name for name, operation in OPERATIONS.items() if operation.tells in _SHOWS_STATE)}
@@ -92,7 +92,7 @@ def _in_order(entries: list[Entry]) -> list[Entry]:
 
 def fitting(events: list[bytes]) -> list[bytes]:
     """The events of a batch, without the values of as many as it takes to fit into a frame: first of those that show
-    the state of a key, the largest first. What the change itself has written always fits.
+    the state of a key, the largest first. The values that the change itself has written always fit.
     """
     size_bytes = sum(map(len, events))
     if size_bytes <= BATCH_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""What watchers are told: the events of a change as it is applied, from the log alone, and of a key's newest state.
+"""Events for watchers: those of a change as it is applied, from the log alone, and of a key's newest state.
 
 Adjacent operations of one change that an agent asked for as one (the fields of a merge) are one event.
 """
@@ -33,9 +33,9 @@ _GONE, _PART, _ELEMENT, _PART_GONE = Tells.GONE, Tells.PART, Tells.ELEMENT, Tell
 _WHOLE, _RESULT, _REWRITE = Tells.WHOLE, Tells.RESULT, Tells.REWRITE
 
 FRAME_BYTES_MAX = 1024 * 1024
-"""Of one frame with several events."""
+"""One frame with several events."""
 EVENT_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 1024
-"""Of one event: beyond that it is told without what may be long, whatever made it so."""
+"""One event: beyond that it comes without what may be long, whatever made it so."""
 
 _FIELDS = ("event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time")
 
@@ -54,7 +54,7 @@ class Unit(NamedTuple):
 
 
 def units_of(change: Change) -> list[Unit]:
-    """What a change is told as, in order."""
+    """The units as which a change is told, in order."""
     if len(change.ops) == 1:
         op = change.ops[0]
         return [Unit(op.key, operation_of(op), 0, change.ops)]
@@ -92,10 +92,10 @@ def _event(replica: Replica, change: Change, name: str, unit: Unit) -> Event:
 
 
 def live_event(replica: Replica, applied: Applied, unit: Unit, now_ms: int, ahead: set[str]) -> Event | None:
-    """What a change that has just been applied did to a key; None: nothing that a reader could see.
+    """The event of a change that has just been applied, for one key; None: nothing that a reader could see.
 
-    ``ahead``: keys whose state with all changes of this turn has been told. What is told of them from then on must
-    not be older than that. (Elements of logs are told in any case.)
+    ``ahead``: keys whose state with all changes of this turn has been told. Later events of such a key must not be
+    older than that. (Elements of logs are told in any case.)
     """
     effects = applied.effects[unit.first : unit.first + len(unit.ops)]
     added = [effect.added for effect in effects if effect.added is not None]
@@ -172,18 +172,18 @@ def past_event(replica: Replica, change: Change, unit: Unit) -> Event | None:
 
 
 class Upshot(Enum):
-    """What a watcher knows of a key who has been told of its operations one by one, from the log."""
+    """The knowledge of a key of a watcher that was told of its operations one by one, from the log."""
 
     WHOLE = auto()
     """All, by the last operation alone."""
     FOLLOWS = auto()
-    """What follows from the value before that."""
+    """The value follows from the one before."""
     UNKNOWN = auto()
     """Not what the key holds now: it must be told anew."""
 
 
 def upshot(replica: Replica, unit: Unit, now_ms: int) -> Upshot:
-    """What is known after ``unit``, as far as the key has not changed since.
+    """The knowledge after ``unit``, as far as the key has not changed since.
 
     The log alone tells neither what survived a removal, nor which of several values wins, nor a counter's value.
     """

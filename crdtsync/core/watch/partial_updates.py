@@ -1,10 +1,10 @@
-"""What a commit did to a key that holds many parts, told as the parts alone: to watchers that hold the rest.
+"""The effect of a commit on a key with many parts, told as the parts alone: to watchers that hold the rest.
 
 A log has 10,000 elements and gets one more: to send the log again would be a megabyte. A watcher that mirrors it is
 sent the element and the new length instead.
 
 The rule: a copy of the key as it was before the commit becomes exactly what the key is after it. Where that takes more
-than a few parts to say, the whole is told instead. What the parts of a kind are stands in its rules
+than a few parts to say, the whole is told instead. The rules of each kind say what its parts are
 (:attr:`crdtsync.core.kinds.base.Rules.partial`).
 """
 
@@ -27,7 +27,7 @@ WHOLE_ENTRIES_MAX = 8
 
 
 def part_of(entries: Entries, key: str, effects: Sequence[Effect]) -> Part | None:
-    """What all these effects on ``key`` came to, as fields of an event; None: the whole must be told."""
+    """The sum of all these effects on ``key``, as fields of an event; None: the whole must be told."""
     held = entries.held(key)
     if len(held) <= WHOLE_ENTRIES_MAX or key in entries.keys_of_mixed_kinds or entries.is_expiring(key):
         return None

@@ -1,4 +1,4 @@
-"""What readers are given otherwise than before, since schemas have changed, and nothing else.
+"""The values that readers now see otherwise because schemas have changed, and nothing else.
 
 Watches tell what plain reads give: they are woken where another value comes first, or a list or a refusal comes in
 place of a value. Copies show whole entries: they are told also where siblings change places.

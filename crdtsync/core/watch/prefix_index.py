@@ -1,4 +1,4 @@
-"""Who is to be told of a key: watches by their prefix, found without looking at each."""
+"""The watches to be told of a key: found by their prefix, without looking at each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Limit(Protocol):
 
 
 class HasPrefix(Protocol):
-    """What can be found by its prefix, and is told of no other keys than it may read."""
+    """Something that can be found by its prefix, and is told of no other keys than it may read."""
 
     prefix: str
 
     @property
     def limit(self) -> Limit | None:
-        """What bounds its reading; None: nothing."""
+        """The bounds of its reading; None: none."""
 
 
 Member = TypeVar("Member", bound=HasPrefix)

@@ -158,7 +158,7 @@ class Scheduler(ABC, Generic[Member]):
 
     @abstractmethod
     def _past(self, watch: Member, change: Change, now_ms: int) -> bytes | None:
-        """What a watcher that looks back is told of a change of the log; None: nothing."""
+        """The frame for a watcher that looks back, about a change of the log; None: nothing."""
 
     @abstractmethod
     def _looked_back(self, watch: Member, is_cut: bool, durable: int, now_ms: int) -> None:
@@ -166,7 +166,7 @@ class Scheduler(ABC, Generic[Member]):
 
     @abstractmethod
     def _opening(self, watch: Member) -> list[bytes]:
-        """What comes before a slice of states."""
+        """The frames before a slice of states."""
 
     @abstractmethod
     def _state(self, watch: Member, key: str, now_ms: int) -> bytes | None:
@@ -174,7 +174,7 @@ class Scheduler(ABC, Generic[Member]):
 
     @abstractmethod
     def _closing(self, watch: Member) -> list[bytes]:
-        """What comes after a slice of states."""
+        """The frames after a slice of states."""
 
     # -- who there is --------------------------------------------------------------------------------------
 

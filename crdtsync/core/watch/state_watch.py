@@ -1,8 +1,8 @@
 """State watches, which keep copies of keys in other processes: what came out of each commit, not what was done.
 
 A copy is told the state of every key, then after each commit the new state of the keys that it changed, or the parts of
-it that are new, and last ``current``: with all before that the copy is what this node held at one moment. Whoever is
-behind (new, resumed, slow) is told the newest state of what it lacks, from a set of keys, never from a queue.
+it that are new, and last ``current``: with all before that the copy is what this node held at one moment. If a copy is
+behind (new, resumed, slow), it is told the newest state of what it lacks, from a set of keys, never from a queue.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SLICE_CHANGES_MAX = 256
 DIRTY_KEYS_MAX = 100_000
 """Keys that a slow watcher of states may miss before it starts over."""
 VALUES_BYTES_MAX = 5 * 1024 * 1024
-"""Of one key with its siblings, in one event. Beyond that the siblings are told without their values; and the key
-without any, if one value alone is more.
+"""One key with its siblings, in one event. Beyond that the siblings are told without their values; and the key without
+any, if one value alone is more.
 """
 EVENT_BYTES_MAX = 7 * 1024 * 1024
-"""Of such an event with all that it says beside. Beyond that it says neither values nor meta."""
+"""Such an event with all that it says beside. Beyond that it says neither values nor meta."""
 RETELL_KEYS_MAX = 1000
 """Keys that a watcher of states asks to be told again at once."""
 LAG_AGE_S_MAX = 0.5
@@ -144,8 +144,8 @@ class StateWatches(Scheduler[StateWatch]):
         self._states.clear()
 
     def _past(self, watch: StateWatch, change: Change, _now_ms: int) -> None:
-        """Note the keys that have changed since the watcher's token. What the commit under way and later ones change is
-        deferred as they happen.
+        """Note the keys that have changed since the watcher's token. The watch defers changes of the commit under way
+        and of later ones as they happen.
         """
         replica = watch.replica
         keys = {op.key for op in change.ops}
@@ -197,7 +197,7 @@ def current_event(replica: Replica) -> bytes:
 
 
 def changed_event(replica: Replica, key: str, effects: Sequence[Effect], now_ms: int) -> bytes:
-    """What a commit made of a key: the parts that are new, or else the whole."""
+    """The event for a key that a commit changed: the parts that are new, or else the whole."""
     part = None if replica.entries.policy_of(key).is_whole else part_of(replica.entries, key, effects)
     if part is None:
         return whole_event(replica, key, now_ms)
@@ -234,7 +234,9 @@ def whole_event(replica: Replica, key: str, now_ms: int) -> bytes:
 
 
 def _add_plain_read(replica: Replica, live: list[Entry], described: dict[str, Any]) -> None:
-    """What ``get`` gives, where that is not the whole entry: a version that covers it, and its value if it is all."""
+    """Add what ``get`` returns, if that is not the whole entry: a version that covers it, and its value
+    if it is all.
+    """
     groups = siblings(replica.entries, live)
     policy = policy_of(replica.entries, groups)
     shown, others = handed_over(policy, groups)

@@ -4,10 +4,10 @@ Open first: :class:`~crdtsyncd.backup.backup.Backups`. A thread copies the datab
 connection of its own, so commits go on and are not in the copy. Then the copy goes to the agent that asked, in
 pieces; the file that the agent writes is described in ``crdtsync.client.operations.backup_file``.
 
-Example: ``crdtsync backup state.backup`` on a host, then ``crdtsync restore state.backup`` on a new one. The
-restored database is a copy that went back in time: peers may have seen change numbers that it does not know. So it
-gets a new id and keeps no writer; on another machine it is another node, with another key. What it lacks comes from
-its peers.
+Example: ``crdtsync backup state.backup`` on a host, then ``crdtsync restore state.backup`` on a new one. The restored
+database is a copy that went back in time: peers may have seen change numbers that it does not know. So it gets a new id
+and keeps no writer; on another machine it is another node, with another key. The changes that it lacks come from its
+peers.
 
 Modules:
 

@@ -1,6 +1,6 @@
 """Root works in somebody else's directory as that somebody.
 
-Whoever owns a directory can put anything into it. Example: a service whose user was taken over leaves a symbolic link
+The owner of a directory can put anything into it. Example: a service whose user was taken over leaves a symbolic link
 ``lock`` to ``/etc/shadow`` in its data directory, and waits until root restores a backup there. Root would open the
 link, and hand what it finds to the service's user. No check of names helps that is made before the use: the user may
 change the directory in between.
@@ -83,7 +83,7 @@ def _steps(directory: Path) -> Iterator[Path]:
 
 
 def _owner_of(steps: Iterable[Path]) -> Owner | None:
-    """Who can change where these lead; None: root alone.
+    """The first user beside root who can change where these lead; None: root alone.
 
     :raises ConfigError: a group or everybody can.
     """

@@ -24,16 +24,16 @@ from crdtsyncd.security.key_files import CERTIFICATE_NAME, KEY_NAME
 from crdtsync.errors import CrdtSyncError, InvalidRequest, NoSpace, QuotaExceeded, StorageError
 
 IDENTITY_FILES = (KEY_NAME, CERTIFICATE_NAME)
-"""What makes a node itself, beside the database; a backup takes it along if it lies in the data directory."""
+"""The files that identify a node, beside the database; a backup takes them along if they lie in the data directory."""
 SLICE_PAGES = 256
 PIECE_BYTES_MAX = 1024 * 1024
-"""Of a backup, in one reply."""
+"""Bytes of a backup in one reply."""
 BACKUPS_OPEN_MAX = 1
 """At a time."""
 RESERVES = 2
 """So many times of what is kept in reserve have to stay free beside a backup: the database grows meanwhile."""
 PAGE_BYTES = 4096
-"""Of the database, as SQLite makes it."""
+"""Bytes of a page of the database, as SQLite makes it."""
 PREFIX = "backup-"
 SUFFIX = ".partial"
 
@@ -167,7 +167,7 @@ def _failed(error: OSError | sqlite3.Error, path: Path) -> CrdtSyncError:
 
 
 class _NotWantedError(Exception):
-    """Whoever asked for the backup is gone."""
+    """The client that asked for the backup is gone."""
 
 
 def _copy(database: Path, backup: _Backup) -> int:

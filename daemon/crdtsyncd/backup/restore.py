@@ -2,7 +2,7 @@
 
 A restored database is a copy that went back in time. So it gets a new id, by which peers know that it holds less than
 its predecessor had confirmed, and it keeps no writer: the numbers that the old one used after the backup was taken are
-known elsewhere. What is missing comes back from the peers. On another machine it is another node too, with another
+known elsewhere. The missing changes come back from the peers. On another machine it is another node too, with another
 key: two nodes of one name would take each other for copies.
 
 Root restores into the directory of a service's user, and does it as that user, see
@@ -46,7 +46,7 @@ Progress = Callable[[int, int], None]
 
 
 class RestoredBackup(NamedTuple):
-    """What was restored, where to, and where that is which stood there before; ``is_moved``: as another node.
+    """The restored backup: where to, and where the database is that stood there before; ``is_moved``: as another node.
 
     The paths begin as the caller wrote the directory.
     """
@@ -66,7 +66,8 @@ def restore(
     same_node: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> RestoredBackup:
-    """Make the backup ``file`` the database in ``data_dir``. What is there already is moved aside, with ``force``.
+    """Make the backup ``file`` the database in ``data_dir``. With ``force``, a database that is there already is moved
+    aside.
 
     It becomes another node on another machine than the backup's, if not ``same_node``, or with ``new_node``.
 

@@ -26,7 +26,7 @@ _SHIELD = "\0"  # no argument of a process can hold a NUL, so nobody else's text
 
 @dataclass(slots=True)
 class Settings:
-    """What the options of every command say; None where none was given."""
+    """The options of every command; None for one that was not given."""
 
     socket: str | None = None
     space: str | None = None
@@ -173,7 +173,7 @@ MEANT = {
     "view ls": "crdtsync view list",
     "write": "crdtsync set",
 }
-"""What others call a command, and what it is called here."""
+"""Names that other programs have for a command, and its name here."""
 DESTRUCTIVE = frozenset(
     {"clear", "del", "discard", "drop", "forget", "remove", "reset", "restore", "revoke", "trim", "uninstall"}
 )

@@ -58,7 +58,7 @@ def _arguments(settings: Settings) -> dict[str, Any]:
 
 
 def past(client: Client, at: Point | None) -> Session:
-    """What reads as of a point of the past, if one is given."""
+    """A session that reads as of a point of the past, if one is given."""
     return client if at is None else client.session(at=at)
 
 

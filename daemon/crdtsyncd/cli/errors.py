@@ -41,7 +41,7 @@ STATUSES = {
     INTERRUPTED: "ended by Ctrl-C, also `watch` and `log -f`; `work` and `on` end with 0",
     PIPE_CLOSED: "the reader of stdout went away, as in `crdtsync watch | head -1`",
 }
-"""What each exit status means, as the page of the command line says it; errors of the daemon have 2 to 6."""
+"""The meaning of each exit status, as the page of the command line says it; errors of the daemon have 2 to 6."""
 
 
 class CommandFailed(Exception):
@@ -55,7 +55,7 @@ class CommandFailed(Exception):
 
 
 def absent(what: str) -> CommandFailed:
-    """What was asked for is not there."""
+    """The error if something that was asked for is not there."""
     return CommandFailed(what, status=ABSENT, code="absent")
 
 
@@ -87,7 +87,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """What an exception means for the user."""
+    """The meaning of an exception for the user."""
     from crdtsync.errors import CrdtSyncError, Timeout
 
     # The first that fits; a refused socket is an OSError too, and so on.
@@ -115,7 +115,7 @@ DETAILS = (
     "key", "current", "token", "held_by", "missing", "members", "index", "op", "kind", "path",
     "who", "right", "space", "quota", "limit", "retry_ms", "rule", "pattern", "agent", "node", "fence", "left_ms",
 )  # fmt: skip
-"""What an error of the protocol may tell beside its sentence."""
+"""Details that an error of the protocol may have beside its sentence."""
 
 
 def _details(error: CrdtSyncError) -> dict[str, object]:

@@ -30,7 +30,8 @@ _COMPLETIONS_MAX = 200
 
 
 class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
-    """A word, and what ``read`` takes it for. What it takes for nothing is a usage error: the ValueError says the form.
+    """A word, and what ``read`` takes it for. A word, and its meaning by ``read``. If ``read`` raises, that is a usage
+    error: the ValueError says the form.
 
     ``ask``: how a daemon is asked for words that begin as one does, for a shell to complete it.
     """
@@ -43,7 +44,7 @@ class Word(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         self._ask = ask
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What it stands for."""
+        """The meaning of the word."""
         try:
             return self.read(value)
         except ValueError as error:
@@ -156,7 +157,7 @@ def _space_or_archive(word: str) -> str:
 
 
 def _text(text: str) -> str:
-    """What goes to the daemon: any text, as long as it is UTF-8."""
+    """A text that goes to the daemon: any, as long as it is UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -212,11 +213,11 @@ HISTORY_CAP = Word("history", _history_cap)
 SIZE = Word("size", _size_bytes)
 FILE = InputFile()
 AGENT_NAME = Word("name", _agent_name)
-"""Of an agent, as its framework calls it."""
+"""The name of an agent, as its framework calls it."""
 NAME = Word("name", _name)
-"""Of a space, or of an agent with a key."""
+"""The name of a space, or of an agent with a key."""
 HELD_SPACE = Word("name", _name, _spaces)
-"""Of a space that is there already."""
+"""The name of a space that is there already."""
 SPACE_NAME = Word("name", _space_or_archive, _spaces)
 TEXT = Word("text", _text)
 KEY = Word("key", _text, _keys)

@@ -127,8 +127,8 @@ class ClusterRuntime:
     # -- listening ---------------------------------------------------------------------------------------------
 
     async def _listen_as_before(self) -> None:
-        """Listen where a command has said. What cannot be had now, as an interface that is down, is tried again: that
-        must not keep the node from its agents.
+        """Listen where a command has said. If an address cannot be had now, such as that of an interface that is down,
+        it is tried again: that must not keep the node from its agents.
         """
         failed: dict[str, str] = {}
         for address in self._kept:

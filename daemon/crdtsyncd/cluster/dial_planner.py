@@ -12,7 +12,7 @@ ANSWER_TIMEOUT_S = 5.0
 
 
 class DialPlanner:
-    """Who is chosen follows from the members, and from who has not answered for a while."""
+    """The choice follows from the members, and from which of them have not answered for a while."""
 
     def __init__(
         self,

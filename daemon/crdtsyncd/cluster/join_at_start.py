@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RETRY_S = 5.0
 EXPORTS = "crdtsync-merge-*"
-"""What ``cluster join --merge`` calls the directories of what it brings along."""
+"""The names of the directories in which ``cluster join --merge`` keeps what it brings along."""
 _PASSING = ("unavailable", "unreachable", "closed", "no_space", "name_taken", "timeout", "quota_exceeded")
 """Codes of refusals that may end by themselves, or by what somebody does on another host."""
 _WHAT_TO_DO = {
@@ -89,7 +89,7 @@ class JoinAtStart:
     async def _merge(self) -> None:
         """As ``crdtsync cluster join --merge`` does it, by that very command: it is long, and blocks.
 
-        What has not come along stays in the data directory, where :func:`tell_left` finds it.
+        Data that has not come along stays in the data directory, where :func:`tell_left` finds it.
 
         :raises CrdtSyncError: it has not joined.
         """
@@ -120,7 +120,7 @@ def tell_left(config: Config, driver: Driver) -> None:
 
 
 def _error_in(told: bytes) -> dict[str, Any]:
-    """What a command with ``--json`` said on stderr: its error, if there is one."""
+    """The error that a command with ``--json`` wrote to stderr, if there is one."""
     for line in reversed(told.decode(errors="replace").splitlines()):
         try:
             return dict(json.loads(line)["error"])

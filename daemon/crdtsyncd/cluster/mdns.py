@@ -1,6 +1,7 @@
 """Finding members on the same network by multicast DNS (RFC 6762, 6763), where that is switched on.
 
-What is heard is a hint where a member may be found, and nothing more: who answers there must show that member's key.
+An answer is a hint where a member may be found, and nothing more: a node that answers there must show that member's
+key.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ FINAL = (SETTINGS, UNFIT_DATA)
 
 
 class UnfitData(StorageError):
-    """What lies in the data directory is not for this daemon: of a newer one, another program or another time."""
+    """The data directory is not for this daemon: it is of a newer one, another program or another time."""
 
 
 class AddressTaken(ConfigError):

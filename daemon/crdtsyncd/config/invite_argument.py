@@ -10,7 +10,7 @@ WORD_CHARS_MAX = 8192
 def invite_of(given: str) -> str:
     """The invite that was given itself, or that is on stdin (``-``) or in a file.
 
-    What is none of these is returned, for who decodes it says what is wrong with it.
+    A word that is none of these is returned as it is, since its decoder says what is wrong with it.
     """
     from crdtsync.wire.invites import INVITE_PREFIX  # where there is an invite: a start imports little
 

@@ -31,7 +31,7 @@ _NAMES = "setting_names"
 def read_settings(path: Path | None, options: dict[str, Any]) -> Config:
     """As :func:`crdtsyncd.config.model.load_config`, from another process; blocks for some tenths of a second.
 
-    What comes back has the attributes of a :class:`~crdtsyncd.config.model.Config` and is none.
+    The result has the attributes of a :class:`~crdtsyncd.config.model.Config` and is none.
 
     :raises ConfigError: a sentence for each fault, naming the setting, its value and what is allowed.
     """
@@ -115,7 +115,7 @@ def _from_new_process(path: Path | None, options: dict[str, Any]) -> bytes:
 
 
 def main() -> None:
-    """What the new process does."""
+    """The main function of the new process."""
     path, options = json.load(sys.stdin)
     sys.stdout.buffer.write(_load(path and Path(path), options))
 

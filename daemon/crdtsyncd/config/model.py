@@ -145,12 +145,14 @@ class Config(BaseModel):
 
     @property
     def version(self) -> str:
-        """Of this daemon; here, since to look it up takes longer than all else that a start does with it."""
+        """The version of this daemon; here, since to look it up takes longer than all else that a start
+        does with it.
+        """
         return version("crdtsync")
 
     @property
     def caps(self) -> Caps:
-        """What a space keeps beside its live state."""
+        """The caps of a space beside its live state."""
         return Caps(self.log_bytes_max, self.log_age_max, self.history_bytes_max, self.history_age_max)
 
     @property

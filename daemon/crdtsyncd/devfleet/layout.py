@@ -44,7 +44,7 @@ class NodePlace:
 
     @property
     def log(self) -> Path:
-        """What its daemon says."""
+        """The file of its daemon's log."""
         return self.directory / f"{self.number}.log"
 
     @property

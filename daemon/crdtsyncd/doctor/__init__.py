@@ -16,8 +16,8 @@ Modules:
 - ``running_daemon``: alarms, peers and clocks, as the daemon says
 - ``views``: named views whose sources outgrow them
 
-To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. What to do
-about an alarm stands in :mod:`crdtsync.core.alarm_catalogue`.
+To add a check: a function that yields findings in the module of its subject, and its call in ``examine``. The remedy of
+an alarm stands in :mod:`crdtsync.core.alarm_catalogue`.
 
 May import: every room of the daemon below it (see :mod:`crdtsyncd`), the public client, and ``crdtsync.context``.
 """
@@ -46,7 +46,7 @@ __all__ = ["Finding", "examine"]
 
 TIMEOUT_S = 5.0
 HUNG_S = 4.0
-"""Who has waited for so long, waits for a daemon that is there."""
+"""A caller that has waited for so long waits for a daemon that is there."""
 
 
 def examine(socket: str | None, config_file: str | None, data_dir: str | None) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def examine(socket: str | None, config_file: str | None, data_dir: str | None) -
 
 
 def _ask(socket: str | None) -> tuple[dict[str, Any] | None, int, Finding]:
-    """What a daemon says of itself, and its pid; None: it says nothing, 0: there is none, or it cannot be told."""
+    """A daemon's status, and its pid; None: it does not answer, 0: there is none, or it cannot be told."""
     from crdtsync.client import Client
 
     began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""Findings of a check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host offers a daemon: its files and their rights, disk, clock, units."""
+"""Checks of the host: its files and their rights, disk, clock, units."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _main_process() -> int:
 
 
 def examine_hung(pid: int, waited_s: float) -> Finding:
-    """What is wrong with a daemon that has not answered for so long."""
+    """The fault of a daemon that has not answered for so long."""
     who = f"pid {pid} listens" if pid else "something listens"
     state = _state_of(pid)
     doing = f": {_IS_DOING[state]}" if state in _IS_DOING else ""

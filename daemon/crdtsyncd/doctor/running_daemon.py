@@ -1,4 +1,4 @@
-"""What a running daemon says of itself, judged."""
+"""Checks of a running daemon, by its status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crdtsync.core.alarm_catalogue import alarm_of
 
 SKEW_MS_MAX = 2000
 SILENT_S_MAX = 45.0
-"""What lacks something confirms it at once, and is asked every 10 seconds whether it is there."""
+"""A peer that lacks something confirms it at once, and is asked every 10 seconds whether it is there."""
 
 _FEATURES = {
     "cards": "presence",
@@ -27,7 +27,7 @@ _FEATURES = {
     "values": "spoilt values of others; it keeps nothing for checkpoints and lists the parts of blobs as keys",
     "votes": "quorum claims",
 }
-"""What peers can do, by the word that they say for it."""
+"""Features of peers, by the word that they use for each."""
 
 
 def examine_status(status: dict[str, Any]) -> Iterator[Finding]:

@@ -48,13 +48,13 @@ def examine_settings(file: str | None, pid: int | None) -> tuple[Config | None, 
 
 
 def _word(name: str, value: Any) -> str:
-    """What somebody has typed for an option; two that exclude each other have one name and a value each."""
+    """The word that somebody has typed for an option; two that exclude each other have one name and a value each."""
     named = [option for option in cli.params if isinstance(option, click.Option) and option.name == name]
     return next((option.opts[0] for option in named if option.flag_value == value), named[0].opts[0])
 
 
 def started_with(pid: int, proc: Path = Path("/proc")) -> Started | None:
-    """What is on the command line of a daemon; None: that cannot be told."""
+    """The command line of a daemon; None: that cannot be told."""
     place = proc / str(pid)
     try:
         words = [os.fsdecode(word) for word in (place / "cmdline").read_bytes().split(b"\0")[:-1]]

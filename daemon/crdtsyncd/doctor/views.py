@@ -16,7 +16,7 @@ KEYS_MAX = 2_000
 
 
 def examine_views(socket: str | None, timeout_s: float) -> Iterator[Finding]:
-    """What views show, against their budgets; nothing if that cannot be told."""
+    """Compare what views show with their budgets; nothing if that cannot be told."""
     from crdtsync.client import Client
     from crdtsync.context import Views
 

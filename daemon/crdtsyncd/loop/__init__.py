@@ -7,8 +7,8 @@ is the turn: ``node.ready()``, ``Store.commit``, ``deliver``, ``node.advance()``
 Example: two agents write in the same moment. ``agent_socket`` reads both frames, ``feed`` steps both, and one turn
 commits both with one flush of the disk. Then both get their replies, and each peer one message with both changes.
 
-What fails: if the disk is full, the commit did nothing; the node reads its memory anew and whoever waits gets the
-error. If the disk itself fails, the process ends. A bug in a step is logged, what was not committed is dropped, and
+Failures: if the disk is full, the commit did nothing. The node then reads its memory anew, and waiting agents get the
+error. If the disk itself fails, the process ends. A bug in a step is logged, the node drops what was not committed, and
 the daemon goes on.
 
 Modules:

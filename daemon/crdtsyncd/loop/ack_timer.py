@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Owing(Protocol):
-    """What owes acknowledgements: the node."""
+    """The part that owes acknowledgements: the node."""
 
     @property
     def ack_due_s(self) -> float | None:

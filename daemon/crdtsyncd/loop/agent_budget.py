@@ -1,4 +1,4 @@
-"""What each user of this host may take of the agents' socket: connections, and room for large requests.
+"""Shares of each user of this host in the agents' socket: connections, and room for large requests.
 
 The socket may be open to everybody on the host. A program that leaks connections, or that begins large requests and
 never ends them, must not shut out agents of other users, least of all the operator who looks for the reason. For
@@ -19,9 +19,9 @@ from crdtsync.errors import QuotaExceeded
 SHARE = 3
 """How many times what is free of that budget, or of ``agents_max``, one user may hold."""
 OPERATOR_PLACES = 16
-"""Of ``agents_max``, for the service's own user and root alone, and as many more for root; of few, a quarter."""
+"""Places of ``agents_max`` for the service's own user and root alone, and as many more for root; of few, a quarter."""
 LARGE_REQUESTS_BYTES_MAX = 32 * 1024 * 1024
-"""Of large requests of all agents that are not handled yet; the others are read no further, but one of each user."""
+"""Large requests of all agents that are not handled yet; the others are read no further, but one of each user."""
 
 _ROOT = 0
 

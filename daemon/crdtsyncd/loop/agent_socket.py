@@ -29,27 +29,28 @@ from crdtsync.wire.framing import PREFIX_BYTES, FrameReader, frame
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX
 
 TURN_REQUESTS_MAX = 64
-"""Of an agent, in one turn."""
+"""Requests of an agent in one turn."""
 BACKLOG_AGENTS_MAX = 4096
 """So many may wait to be let in: as many as may be attached by default. The units of systemd say the same."""
 BACKLOG_REQUESTS_MAX = 256
 """Requests waiting for their turn before the socket is read no further."""
 WRITE_BUFFER_BYTES_MAX = 1024 * 1024
-"""Of an agent's unread replies before it is served no further."""
+"""Unread replies of an agent before it is served no further."""
 LARGE_REPLY_BYTES = 256 * 1024
 """A connection with a longer reply, such as a part of a blob, gets room in the kernel for it."""
 SEND_BUFFER_BYTES = 1024 * 1024
 """So much: the part goes out at once, while the daemon is at the next one. With the kernel's own 208 KiB both sides
 wait for each other three times a part."""
 BACKLOG_BYTES_MAX = 64 * 1024
-"""Of requests waiting for their turn, but for large ones."""
+"""Requests waiting for their turn, but for large ones."""
 HELLO_TIMEOUT_S = 10.0
 """Until an agent's hello."""
 HELLO_BYTES_MAX = 16 * 1024
-"""Of an agent's hello."""
+"""An agent's hello."""
 READ_BYTES = 16 * 1024
-"""Of an agent, read at once; a frame that does not fit is large, and charged to its user. Then as many as it lacks,
-up to :data:`LARGE_READ_BYTES`."""
+"""Bytes of an agent that are read at once; a frame that does not fit is large, and charged to its user. Then as many as
+it lacks, up to :data:`LARGE_READ_BYTES`.
+"""
 LARGE_READ_BYTES = 256 * 1024
 LARGE_TIMEOUT_S = 30.0
 """For a large frame to be whole, from the moment on when there is room for it."""
@@ -120,8 +121,8 @@ _read_into = memoryview(bytearray(LARGE_READ_BYTES))  # of all connections: what
 class AgentConnection(asyncio.BufferedProtocol):
     """One agent's connection.
 
-    What is held of it is bounded: the first 16 KiB of a frame, requests that wait for their turn, and large frames as
-    far as there is room (:class:`crdtsyncd.loop.agent_budget.LargeRequests`). Else it is read no further.
+    The daemon holds a bounded part of it: the first 16 KiB of a frame, requests that wait for their turn, and large
+    frames as far as there is room (:class:`crdtsyncd.loop.agent_budget.LargeRequests`). Else it is read no further.
     """
 
     def __init__(self, sink: AgentSink) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Connections:
-    """Who is connected. A number names one connection of this process, and is never used again."""
+    """The open connections. A number names one connection of this process, and is never used again."""
 
     def __init__(self, places: AgentPlaces) -> None:
         self.places = places

@@ -185,7 +185,7 @@ class Driver:
             gc.enable()
 
     def _due(self) -> Node | None:
-        """What knows when the next turn is due; not before the one that is due is over."""
+        """The node, which knows when the next turn is due; None while a due turn is not over."""
         return None if self.is_over or self._flush_due is not None else self._node
 
     def fail(self, error: CrdtSyncError) -> None:
@@ -210,7 +210,7 @@ class Driver:
                 gc.enable()
 
     def _take_turn(self) -> Ready | None:
-        """What has come of it; None: it has failed."""
+        """Take one turn; None: it has failed."""
         times = self.times
         if self._store.is_behind:  # somebody who only wanted to read found that out
             self._recovery.step_failed(Tick(), RowsRefused(self._store.quarantine.why))
@@ -300,7 +300,9 @@ class Driver:
             self.on_chore(chore)
 
     def deliver(self, ready: Ready) -> None:
-        """Let out what is done. What that brings about (a connection takes no more, or ends) is for the next turn."""
+        """Let out what is done. Let out what is done. New events that this brings about (a connection takes no more, or
+        ends) are for the next turn.
+        """
         self._is_delivering = True
         try:
             self._connections.send_all(ready)
@@ -351,7 +353,9 @@ class Driver:
         return bool(times.since_s) and times.clock() - times.since_s > FULL_TURN_S
 
     def rows_moved(self) -> None:
-        """See :class:`crdtsyncd.storage.wal_checkpoint.StoreOwner`. Whoever waited for their end goes first."""
+        """See :class:`crdtsyncd.storage.wal_checkpoint.StoreOwner`. Connections that have waited for the end of their
+        rows go first.
+        """
         if self._gate.is_closed and not self._store.is_crowded:
             self.feed(Tick())
             self._gate.open()
@@ -468,7 +472,7 @@ class Driver:
         return self._node.identity.node
 
     def meta(self, name: str) -> bytes | None:
-        """What the node keeps for itself under a name."""
+        """The value that the node keeps for itself under a name."""
         return self._store.meta(name)
 
     def refuses_to_join(self, invite: Invite) -> str | None:
@@ -555,7 +559,7 @@ class Driver:
             return exposition(with_names(self._node.status(), is_named), self._store.commit_times, self.times)
 
     def _about(self) -> dict[str, object]:
-        """What a backup says of where it comes from."""
+        """The origin that a backup names."""
         me = self._node.identity
         return {
             "node": me.node, "name": me.name, "version": me.version, "cluster": me.cluster.hex(),

@@ -30,7 +30,7 @@ def free_memory_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
 
 
 def _cached_bytes(group: Path) -> int:
-    """Of files, which the kernel gives up when it is asked for memory."""
+    """Bytes of cached files, which the kernel gives up when it is asked for memory."""
     names = ("active_file", "inactive_file")
     words = (line.split() for line in (group / "memory.stat").read_text().splitlines())
     return sum(int(count) for name, count in words if name in names)

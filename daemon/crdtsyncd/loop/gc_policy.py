@@ -1,10 +1,10 @@
 """Looking for garbage among what is new, and not again and again among what stays: the live state.
 
-The interpreter looks through everything each time that what lives has grown by a quarter: of a million keys for a
-second in which nobody is served, and up to a fifth of a write's processor time. What has been found to be alive by such
-a look is therefore set aside (:func:`gc.freeze`). It goes as before when nothing refers to it any more; only of what
-forms a cycle and dies later something would stay. Of a closed connection of an agent nothing does, of a peer's some ten
-small objects (measured): so once a day all is looked through after all.
+Each time that the living objects have grown by a quarter, the interpreter looks through all of them. With a million
+keys that takes a second in which nobody is served, and up to a fifth of a write's processor time. Objects that such a
+look has found alive are therefore set aside (:func:`gc.freeze`). An object that was set aside still goes when nothing
+refers to it any more; only if it is in a cycle and dies later, it stays. A closed connection of an agent leaves no such
+objects, one of a peer some ten small ones (measured): so once a day all is looked through after all.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ THAW_INTERVAL_S = 24 * 3600.0
 """How long garbage may stay that was alive when all was looked through: some small objects of each
 closed connection to a peer."""
 YOUNG_OBJECTS_MAX = 10_000
-"""So many more new objects than old ones that went set off a look at the new ones. What the writes hold that wait in
-the journal is some 1,500: with Python's own 700 each of them would be looked at, count as something that stays, and set
-off looks at more. A look at 10,000 takes a millisecond or two.
+"""Surplus of new objects over old ones that went, at which the interpreter looks at the new ones. Writes that wait in
+the journal hold some 1,500 objects: with Python's own 700 each of them would be looked at, count as something that
+stays, and set off more looks. A look at 10,000 takes a millisecond or two.
 """
 LOOKS_MAX = 1
 """With one more look at the new objects, those that outlived others are looked at too, and with one more of these all

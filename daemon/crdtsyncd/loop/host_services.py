@@ -1,4 +1,4 @@
-"""What agents may ask of the process itself: its metrics, its log level, a backup."""
+"""Requests of agents to the process itself: its metrics, its log level, a backup."""
 
 from __future__ import annotations
 

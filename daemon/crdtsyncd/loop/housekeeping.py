@@ -37,7 +37,7 @@ SUM_INTERVAL_S = 0.02
 
 
 class House(StoreOwner, Protocol):
-    """What is kept in order: the driver."""
+    """The driver, as housekeeping needs it."""
 
     times: TurnTimes
 
@@ -48,13 +48,13 @@ class House(StoreOwner, Protocol):
         """Step the node with something that nothing follows from."""
 
     def document_memory_bytes(self) -> int:
-        """What the documents in memory take."""
+        """The memory of the documents that are loaded."""
 
     def sum_some(self) -> bool:
         """Go on with summing up digests that are not known since the start; whether there is more."""
 
     def loop_held(self) -> str:
-        """What has held the loop too long again and again; empty: nothing."""
+        """The work that has held the loop too long again and again; empty: none."""
 
     def look_at_quarantine(self) -> None:
         """Let go of what is kept aside for no reason any more, and raise or clear the alarm."""

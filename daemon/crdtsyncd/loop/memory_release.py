@@ -19,8 +19,8 @@ _CHANGED = re.compile(r"(?:Private_Dirty|Anonymous): +[1-9]")
 def release_start_pages() -> int:
     """Give back the code of libraries that is mapped; how many bytes of mappings that were.
 
-    Most of it only the start needed. What is used comes back at once, from the page cache. With OpenSSL twice, the Yjs
-    library and SQLite that is 12 MB of resident memory, measured. Only code that is as in its file is touched.
+    Only the start needed most of it. Code that is used comes back at once, from the page cache. With OpenSSL twice, the
+    Yjs library and SQLite that is 12 MB of resident memory, measured. Only code that is as in its file is touched.
     """
     import ctypes  # here and below: not before the first agents are served
 

@@ -1,4 +1,4 @@
-"""What follows a failed step or commit: what it left half done is dropped, and the node goes on from what is on disk.
+"""After a failed step or commit: the node drops what it left half done, and goes on from what is on disk.
 
 Where the disk itself has failed nothing is known of what it holds: then the process must end.
 """
@@ -36,7 +36,7 @@ class NodeOwner(Protocol):
         """The node; not always the same one."""
 
     def now(self) -> Now:
-        """What time it is."""
+        """The present time."""
 
     def fail(self, error: CrdtSyncError) -> None:
         """The disk cannot be trusted: this process must end."""
@@ -52,7 +52,7 @@ class NodeOwner(Protocol):
 
 
 class Recovery:
-    """Of one driver."""
+    """Recovers one driver."""
 
     def __init__(self, owner: NodeOwner) -> None:
         self._owner = owner
@@ -96,7 +96,7 @@ class Recovery:
         store.is_behind = False
 
     def take_back(self) -> None:
-        """What is in quarantine into memory and the tables again, as far as that can be done."""
+        """Take changes out of quarantine into memory and the tables again, as far as that can be done."""
         owner = self._owner
         try:
             take_back(owner.core, owner.store, owner.now, owner.let_out)

@@ -68,7 +68,7 @@ def look(node: Node, store: Store) -> None:
 
 
 def _sentence(node: Node, store: Store) -> tuple[str, list[str] | None]:
-    """What is kept aside, and of which keys; None: that cannot be told of all of it."""
+    """A sentence about what is kept aside, and its keys; None: they cannot be told of all of it."""
     quarantine = store.quarantine
     keys: dict[str, None] = {}
     is_legible = True

@@ -15,7 +15,7 @@ from crdtsync.core.interface import Event, Tick
 
 
 class Due(Protocol):
-    """What knows when the next turn is due: the node."""
+    """The part that knows when the next turn is due: the node."""
 
     @property
     def patience_s(self) -> float:

@@ -1,9 +1,9 @@
 """Makes those wait who write faster than rows come into their tables.
 
-Four agents write batches of 1,000 keys, one behind the other. Each batch is durable at once, and its rows follow by
-slices. If nobody waited, more would be on their way each second, and memory remembers them until they are there. So
-whoever has brought many rows is read no further until all are in their tables. Whoever wrote little goes on, and
-whoever only reads.
+Four agents write batches of 1,000 keys, one after the other. Each batch is durable at once, and its rows follow by
+slices. If nobody waited, more rows would be on their way each second, and memory holds them until they are in their
+tables. So if a connection has brought many rows, the daemon reads it no further until all are in their tables. Agents
+that wrote little, or only read, go on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Peers: the sockets between daemons: dialling, listening, joining. What is said over them is the core's.
+"""Peers: the sockets between daemons: dialling, listening, joining. Their messages are the core's.
 
 Open first: :class:`~crdtsyncd.peers.websocket_peer.PeerConnection`, one open connection, and ``attempt`` beside it,
-which dials. What comes over a connection it hands to a ``PeerSink``, which is the driver.
+which dials. It hands messages to a ``PeerSink``, which is the driver.
 
 Modules:
 

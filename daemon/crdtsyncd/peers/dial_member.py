@@ -29,7 +29,7 @@ class Detours:
         self._until_s: dict[str, tuple[float, float]] = {}
 
     def left(self, addresses: tuple[str, ...]) -> list[str]:
-        """Those to try now. What is no address of the member any more is forgotten."""
+        """Those to try now. It forgets an address that is no longer the member's."""
         self._until_s = {address: until for address, until in self._until_s.items() if address in addresses}
         now_s = self._clock()
         return [address for address in addresses if self._until_s.get(address, (0.0, 0.0))[0] <= now_s]

@@ -37,9 +37,10 @@ from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 OPENING_CONNECTIONS_MAX = 128
 """Connections of which it is not known yet whether they are a member's; then the oldest goes."""
 STRANGER_BYTES_MAX = 16 * 1024
-"""Taken over a connection in all, until it is a member's. A request for a websocket has some hundred bytes, one to
-join less than 10,000. Whoever is no member has nothing else to say: 64 of them that each began a message of 8 MiB
-took half a gigabyte (measured)."""
+"""Bytes taken over a connection in all, until it is a member's. A request for a websocket has some hundred bytes, one
+to join less than 10,000, and a stranger has nothing else to say: 64 of them that each began a message of 8 MiB took
+half a gigabyte (measured).
+"""
 ACCEPT_RETRY_S = 1.0
 _BACKLOG = 256
 
@@ -113,7 +114,7 @@ class PeerProtocol(ServerProtocol):
 
 
 class Acceptor:
-    """What the websocket library takes for the event loop's server."""
+    """The server, as the websocket library takes it for the event loop's."""
 
     def __init__(self, sockets: list[socket.socket], sink: PeerSink, make: Callable[[], AcceptedConnection]) -> None:
         self.sockets = tuple(sockets)
@@ -249,7 +250,7 @@ async def _bind(where: str) -> list[socket.socket]:
 async def _handle(
     server: Server, connection: ServerConnection, accept: Callable[[AcceptedConnection], Awaitable[None]]
 ) -> None:
-    """What the library does with a connection, from its handshake to its end."""
+    """Serve a connection as the library does, from its handshake to its end."""
     assert isinstance(connection, AcceptedConnection)
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_S):

@@ -42,15 +42,15 @@ STABLE_S = 5.0
 TAKEN_AT_ONCE_MAX = 8
 """So many messages that come together are dealt with at once; the others when it is their turn."""
 TURN_BYTES_MAX = 2048
-"""Of those in one turn, or one message: what two hosts say as they meet is some ten short ones."""
+"""Bytes of those in one turn, or one message: two hosts that meet send some ten short ones."""
 UNREAD_BYTES_MAX = 16 * 1024 * 1024
-"""Of messages that wait for a peer to read. Changes and snapshots wait for its acknowledgements, beyond 4 MiB; what
-else it is owed, such as an answer to each probe, does not.
+"""Messages that wait for a peer to read. Changes and snapshots wait for its acknowledgements, beyond 4 MiB; other
+messages, such as an answer to each probe, do not.
 """
 _ACK = bytes([Ack.TYPE])
 """The second byte of an acknowledgement: see :func:`crdtsync.wire.peer.messages.type_of`."""
 _MESSAGE_BYTES = 100
-"""What a message takes beside its bytes while it waits."""
+"""Bytes that a message takes beside its own while it waits."""
 PINGS_MAX = 100
 """Pings of the websocket without a message between: no version of this daemon sends any."""
 FAULT = "the peer broke the websocket protocol"
@@ -59,7 +59,7 @@ _REFUSAL_CODES = (CloseCode.POLICY_VIOLATION, CloseCode.TRY_AGAIN_LATER)
 
 
 NOT_CONNECTED = (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed, ValueError)
-"""What comes of an address that leads nowhere. ValueError: of one, given by another, that cannot be an address."""
+"""Errors of an address that leads nowhere. ValueError: of one, given by another, that cannot be an address."""
 
 
 class PeerSink(Protocol):
@@ -87,10 +87,10 @@ class PeerSink(Protocol):
         """Whether the node that once answered at this address is connected some other way."""
 
     def credentials(self) -> Credentials | None:
-        """What to show other nodes, and whom to trust; None: plain text on loopback."""
+        """The credentials for other nodes, and whom to trust; None: plain text on loopback."""
 
     def recognise(self, certificate: bytes | None, asked: str) -> PeerIdentity:
-        """Who has shown this certificate (DER), asking for that name; and why it is refused."""
+        """The owner of this certificate (DER), who asks for that name; and why it is refused."""
 
     def turn_due(self) -> int:
         """The number of the turn in which what has been reported will be dealt with; 0: it has been."""
@@ -314,7 +314,7 @@ class PeerConnection:
 
     @property
     def dial_state(self) -> str:
-        """What became of a connection that has ended: ``refused`` if the other side said nothing but why not."""
+        """The end of a connection: ``refused`` if the other side said nothing but why not."""
         received = self._socket.protocol.close_rcvd
         if self._was_heard or received is None or self.close_reason:
             return "down"
@@ -387,7 +387,7 @@ class Tries(NamedTuple):
 
 
 def backoff_s(tries: Tries) -> float:
-    """How long to wait until the next attempt. Who is refused is told so, and logged, at each of them."""
+    """How long to wait until the next attempt. A node that is refused is told so, and logged, at each of them."""
     most_s = REFUSED_BACKOFF_S_MAX if tries.is_refused else BACKOFF_S_MAX
     return random.uniform(0, min(most_s, BACKOFF_S_FIRST * 2 ** min(tries.failures, 10)))
 

@@ -1,6 +1,6 @@
 """The node's key and its self-signed certificate: made at the first start, kept in the data directory.
 
-Who a peer is follows from its key alone: a *pin* is the SHA-256 of a certificate's public key (its
+The identity of a peer follows from its key alone: a *pin* is the SHA-256 of a certificate's public key (its
 SubjectPublicKeyInfo, RFC 5280 §4.1), as in RFC 7469. Names, issuers and host names in certificates mean nothing here.
 """
 
@@ -122,7 +122,7 @@ def load_or_make_key(data_dir: Path) -> NodeKey:
 
 
 def with_new_certificate(data_dir: Path, node_key: NodeKey) -> NodeKey:
-    """The same key with a certificate that is valid for long again. Who knows the old one has to hear of it.
+    """The same key with a certificate that is valid for long again. Nodes that know the old one have to hear of it.
 
     :raises StorageError: it cannot be written.
     """

@@ -1,6 +1,6 @@
-"""Who is at the other end of a peer's connection, and what the two show each other: names for it alone.
+"""The identity at the other end of a peer's connection, and the credentials of the two: names for it alone.
 
-What speaks to peers (:mod:`crdtsyncd.peers.websocket_peer`) takes long to import, and agents need none of it.
+The code that speaks to peers (:mod:`crdtsyncd.peers.websocket_peer`) takes long to import, and agents need none of it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _start(place: UnitsPlace, states: Iterable[UnitState], unit: str) -> str:
 
 
 def _last_words(place: UnitsPlace, state: UnitState) -> str:
-    """What the last process said before it ended, out of the journal; empty where that may not be read."""
+    """The last message of the last process before it ended, out of the journal; empty where that may not be read."""
     which = ["--user-unit" if place.sysusers is None else "--unit", state.unit, "--boot"]
     command = ["journalctl", *which, "--lines", str(_LOG_LINES_MAX), "--output", "json", "--no-pager", "--quiet"]
     try:
@@ -115,7 +115,8 @@ def _last_words(place: UnitsPlace, state: UnitState) -> str:
 
 
 def last_words(lines: Iterable[Mapping[str, object]], state: UnitState) -> str:
-    """Of a journal's lines what the last process said: never what an earlier one did, which may have been cured.
+    """The last message of the last process, from a journal's lines: never one of an earlier process, whose fault may
+    have been cured.
 
     While the next one starts, which has said nothing yet, the last one is that before. A sentence of the daemon goes
     before the end of a traceback, or what the manager has to say of a program that it could not start.

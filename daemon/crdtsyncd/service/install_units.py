@@ -37,7 +37,7 @@ class UnitsPlace(NamedTuple):
 
     @property
     def whose(self) -> str:
-        """What a unit of it is called beside its name, since both kinds may be installed at once."""
+        """The suffix of a unit's name, since both kinds may be installed at once."""
         return "" if self.sysusers is not None else " of this user"
 
     @property
@@ -47,7 +47,7 @@ class UnitsPlace(NamedTuple):
 
 
 class UnitState(NamedTuple):
-    """What the manager says of one unit. ``result`` and ``status``: how its last process ended, ``success`` and 0 if
+    """The manager's report on one unit. ``result`` and ``status``: how its last process ended, ``success`` and 0 if
     well or if none has; ``text``: what the daemon said last; ``last_pid``: of the process that runs, or ran last.
     """
 
@@ -99,7 +99,7 @@ def states(place: UnitsPlace) -> list[UnitState]:
 
 
 def install(place: UnitsPlace, report: Report) -> None:
-    """Write the units, enable them and start them. What stands already is left as it is.
+    """Write the units, enable them and start them. Units that stand already are left as they are.
 
     :raises ConfigError: a file cannot be written, or the manager refuses.
     """
@@ -170,7 +170,7 @@ def uninstall(place: UnitsPlace, report: Report) -> None:
 
 
 def state(place: UnitsPlace, unit: str) -> UnitState:
-    """What the manager knows of a unit; it need not exist."""
+    """The manager's knowledge of a unit, which need not exist."""
     names = (
         "ActiveState", "UnitFileState", "MainPID", "NRestarts", "StatusText", "Result", "ExecMainStatus", "ExecMainPID"
     )  # fmt: skip

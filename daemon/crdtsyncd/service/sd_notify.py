@@ -1,4 +1,4 @@
-"""What systemd offers a service: notifications (sd_notify(3)), sockets that it opened (sd_listen_fds(3)), a watchdog.
+"""Services of systemd: notifications (sd_notify(3)), sockets that it opened (sd_listen_fds(3)), a watchdog.
 
 Without systemd all of this does nothing.
 """
@@ -60,7 +60,7 @@ def inherited_sockets() -> dict[str, list[socket.socket]]:
 
 
 class TurnLoop(Protocol):
-    """What must be seen to move before the watchdog is told that all is well."""
+    """The part that must be seen to move before the watchdog is told that all is well."""
 
     progress: int
 

@@ -7,7 +7,7 @@ transaction that ends once it has hundreds of them. A commit that does more, or 
 after what is in the journal; if it has many rows of entries, these follow by slices of their own (``backlog``). An
 entry keeps its row for life: it dies by a mark.
 
-What can go wrong, and where it is handled:
+Failures, and where they are handled:
 
 - The disk is full: ``NoSpace``, nothing was stored. ``disk_guard`` refuses writes before that, and keeps a file to
   give up.

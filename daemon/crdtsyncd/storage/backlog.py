@@ -40,7 +40,7 @@ _ROWS: tuple[tuple[str, Any], ...] = (
 _ENTRIES, _MARKS = 0, 1
 _VALUE = EntryRow._fields.index("value")
 PREFIX_BYTES = 32
-"""Of a long value, by which it is found in its change."""
+"""Bytes of a long value by which it is found in its change."""
 _IN_CHANGE = 1
 
 
@@ -133,7 +133,7 @@ class Backlog:
         self.look()
 
     def seen(self, row: int) -> bytes | None:
-        """What an entry that is among them had seen."""
+        """The values that one of these entries had seen."""
         return self._seen.get(row)
 
     def value(self, row: int) -> bytes | None:
@@ -201,7 +201,7 @@ def _records(rows: list[Any]) -> Iterator[list[Any]]:
 
 
 def _marks(rows: list[RemovedRow]) -> list[Any]:
-    """What went by one operation is said once, with a list of rows."""
+    """Entries that one operation removed are packed together, with a list of rows."""
     return [(death, [row for row, *_ in some]) for death, some in groupby(rows, itemgetter(slice(1, None)))]
 
 

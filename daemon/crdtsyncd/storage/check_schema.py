@@ -33,12 +33,12 @@ def distrust(db: sqlite3.Connection) -> None:
 
 
 def running_parts(db: sqlite3.Connection) -> list[str]:
-    """What would run by itself: triggers, views, virtual tables. A daemon of any version makes none."""
+    """The parts that would run by themselves: triggers, views, virtual tables. A daemon of any version makes none."""
     return sorted(f"{kind} {name}" for kind, name in db.execute(_RUNNING))
 
 
 def foreign_parts(db: sqlite3.Connection) -> list[str]:
-    """What is not as this daemon makes it, in a database of its own format."""
+    """The parts that are not as this daemon makes them, in a database of its own format."""
     with closing(sqlite3.connect(":memory:")) as own:
         own.executescript(SCHEMA)
         wanted = _shape_of(own)

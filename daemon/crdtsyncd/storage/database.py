@@ -50,7 +50,7 @@ from crdtsync.errors import StorageError
 DATABASE_NAME = "crdtsync.db"
 JOURNAL_NAME = f"{DATABASE_NAME}{JOURNAL_ENDING}"
 _WIPING = "wiping"
-"""Of the row in `meta` that says that a purge has left something in the files, see :meth:`Store.wipe`."""
+"""The name of the row in `meta` that says that a purge has left something in the files, see :meth:`Store.wipe`."""
 
 _TORN = (
     "the last record is not whole: a write that was cut off before it was acknowledged; or the disk has spoilt what it "
@@ -58,11 +58,11 @@ _TORN = (
 )
 
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError)
-"""What comes of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
+"""Errors of rows that hold what nobody wrote: SQLite hands out whatever flipped bits have made of them."""
 
 _TRIMS = ("floors", "history_floors", "log_trims", "history_trims", "document_trims")
 _lasting = attrgetter(*(name for name in WriteBatch.__slots__ if name not in (*_TRIMS, "clocks", "own_changes")))
-"""What of a batch must not be lost when power fails. A trim that is lost is done again."""
+"""The parts of a batch that must not be lost when power fails. A trim that is lost is done again."""
 
 
 class Store(Upkeep):
@@ -88,7 +88,7 @@ class Store(Upkeep):
         self.last_commit_ms = 0.0
         self.commit_times = Durations()
         self.work: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext()
-        """What is done around work in the background; from outside, where there is a clock for it."""
+        """Called around work in the background; from outside, where there is a clock for it."""
         self.growth_bytes_per_hour: int | None = None  # told from outside, where there is a clock
         self._is_broken = False
         self.is_behind = False  # whether what was read from here before is ahead of the tables, after a RowsRefused
@@ -165,8 +165,7 @@ class Store(Upkeep):
         """Make ``batch`` durable: on return it is on disk, but for what only trims. ``is_direct``: and in the tables.
 
         :raises NoSpace: the disk is full; nothing of the batch is stored.
-        :raises StorageError: the disk failed. What it holds is unknown, so this process must end and start over
-        from it.
+        :raises StorageError: the disk failed. Its state is unknown, so this process must end and start over from it.
         :raises RowsRefused: as in :meth:`settle`; nothing of the batch is stored.
         """
         if not batch:
@@ -278,13 +277,13 @@ class Store(Upkeep):
         self.is_wiping_due = self.wal_bytes() > 0 or self.meta(_WIPING) is not None
 
     def unreadable(self, error: sqlite3.Error) -> StorageError:
-        """What a failed read means, for the person who runs this host."""
+        """The error of a failed read, for the person who runs this host."""
         return StorageError(
             f"cannot read the database {self.path}: {error}; check the disk, or restore the database from a backup"
         )
 
     def damaged(self, error: Exception) -> StorageError:
-        """What it means that rows hold what nobody wrote."""
+        """The error if rows hold what nobody wrote."""
         return StorageError(
             f"the database {self.path} is damaged ({type(error).__name__}: {error}); "
             "restore it from a backup, or move it away"

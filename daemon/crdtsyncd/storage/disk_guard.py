@@ -79,7 +79,7 @@ class DiskGuard:
         )
 
     def forecast(self, growth_bytes_per_hour: int | None) -> str:
-        """What should be done before :meth:`check` refuses writes; empty if there is no hurry."""
+        """The advice before :meth:`check` refuses writes; empty if there is no hurry."""
         try:
             usage = os.statvfs(self._data_dir)
         except OSError:

@@ -1,4 +1,4 @@
-"""What a database file says of itself, read without SQLite: opening it would already change it.
+"""The header of a database file, read without SQLite: opening it would already change it.
 
 SQLite keeps an application's number for its format in the file's first page (https://www.sqlite.org/fileformat.html,
 §1.3), whose newest version may stand in the write-ahead log (§4.1). That ends at the first frame whose checksum is

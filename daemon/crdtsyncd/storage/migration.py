@@ -68,7 +68,7 @@ def _count_anew(db: sqlite3.Connection) -> None:
 
 
 def _to_3(db: sqlite3.Connection) -> None:
-    """Room for who removed what, and for what each entry had seen. Of old ones neither is known."""
+    """Room for who removed what, and for what each entry had seen. Neither is known of old entries."""
     for table, column, kind in _NEW_COLUMNS:
         if all(name != column for _, name, *_ in db.execute(f"PRAGMA table_info({table})").fetchall()):
             db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
@@ -111,7 +111,7 @@ def _to_6(db: sqlite3.Connection) -> None:
 
 
 def _to_7(db: sqlite3.Connection) -> None:
-    """What removed a dead entry is found without looking at all that its change removed."""
+    """Find the operation that removed a dead entry without looking at all that its change removed."""
     db.execute("DROP INDEX IF EXISTS removals_by_position")
     db.execute("CREATE INDEX removals_by_position ON removals (position, n)")
 

@@ -19,15 +19,15 @@ from crdtsyncd.storage.schema import APPLICATION_ID, FORMAT, SCHEMA
 from crdtsync.errors import StorageError
 
 WAL_CHECKPOINT_BYTES = 4 * 1024 * 1024
-"""Of the write-ahead log, when a thread begins to move it into the database."""
+"""The write-ahead log, when a thread begins to move it into the database."""
 WAL_EXTENSION_FREE_BYTES_MIN = 256 * 1024 * 1024
 """With less room than this on its disk the write-ahead log is not made longer ahead of time."""
 BUSY_TIMEOUT_MS = 2000
 SECURE_DELETE = "FAST"
-"""What goes out of a page is overwritten there, where that page is written anyway; all else only by a purge."""
+"""Deleted content of a page is overwritten there, if that page is written anyway; all else only by a purge."""
 
 ENDINGS = ("", "-wal", "-shm", JOURNAL_ENDING)
-"""Of the names of the files that a database is: its own, those that SQLite keeps beside it, and the journal's."""
+"""The endings of the files that a database is: its own, those that SQLite keeps beside it, and the journal's."""
 
 PARTS_SHOWN_MAX = 5
 
@@ -68,7 +68,7 @@ def lock(data_dir: Path) -> int:
 def make_private(path: Path) -> None:
     """Let nobody but the owner read the database, from its first moment: SQLite gives its other files its mode.
 
-    What fails here SQLite finds as well, and says it better.
+    If this fails, SQLite finds it as well, and says it better.
     """
     with suppress(OSError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -85,7 +85,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def set_up(db: sqlite3.Connection) -> None:
-    """What holds for every connection of the daemon."""
+    """Set up a connection as every one of the daemon is."""
     for pragma in (
         f"auto_vacuum = {_INCREMENTAL}",  # for a new database; one of format 1 keeps its size, and reuses its space
         "journal_mode = WAL",
@@ -120,7 +120,7 @@ def check_header(path: Path) -> None:
 
 
 def remedy(error: sqlite3.Error, data_dir: Path) -> str:
-    """What to do about a database that could not be opened."""
+    """The remedy if a database could not be opened."""
     if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or is_full(data_dir):
         return "free some space on its disk"
     if getattr(error, "sqlite_errorname", "").startswith(_NO_RIGHT):

@@ -77,7 +77,7 @@ class StateReads:
 
     @property
     def _db(self) -> sqlite3.Connection:
-        """What to read from."""
+        """The connection to read from."""
         return self._connection
 
     @property
@@ -226,7 +226,7 @@ class StateReads:
                 raise
 
     def _pending_value(self, row: int) -> bytes | None:
-        """Of a row that was committed and is not in its table yet."""
+        """The value of a row that was committed and is not in its table yet."""
         raise NotImplementedError
 
     def row_last(self) -> int:

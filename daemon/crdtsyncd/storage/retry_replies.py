@@ -16,9 +16,9 @@ OUTCOME_AGE_MS_MAX = 24 * 3600 * 1000
 OUTCOMES_MAX = 262_144
 """Replies known for a repeat; the oldest go first."""
 OUTCOMES_BYTES_MAX = 64 * 1024 * 1024
-"""Of all replies known for a repeat."""
+"""All replies known for a repeat."""
 ROW_BYTES = 80
-"""What a row takes beside its reply, about, with its place in the index."""
+"""Bytes that a row takes beside its reply, about, with its place in the index."""
 PRUNED_MAX = 256
 """How many go in one commit at most, beside as many as come."""
 
@@ -62,7 +62,7 @@ class OutcomeTable:
             self._prune(rows[-1].time_ms, PRUNED_MAX + len(rows))
 
     def _count_earlier(self, client: bytes, slots: list[int]) -> None:
-        """What others take the place of no longer counts."""
+        """Take replies that others replace off the count."""
         for start in range(0, len(slots), VALUES_MAX):
             among, some = in_list(slots[start : start + VALUES_MAX])
             rows, size_bytes = self._db.execute(

@@ -1,4 +1,4 @@
-"""What was committed, on its way from the journal and the backlog into the tables, in slices between the turns.
+"""Settling: committed rows go from the journal and the backlog into the tables, in slices between the turns.
 
 Readers see it all the same: before they read it is brought in, and where there is no room for that, in a transaction
 that will be undone.
@@ -28,7 +28,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Settling(PastReads):
-    """Of a :class:`~crdtsyncd.storage.database.Store`."""
+    """The settling of a :class:`~crdtsyncd.storage.database.Store`."""
 
     data_dir: Path
     path: Path
@@ -156,8 +156,8 @@ class Settling(PastReads):
 
     @property
     def has_backlog(self) -> bool:
-        """See :class:`~crdtsync.core.storage.interface.Storage`: with what will be on its way, out of the journal.
-        Whoever asks waits for the end of it.
+        """See :class:`~crdtsync.core.storage.interface.Storage`: with what will be on its way, out of the journal. A
+        caller that asks waits for the end of it.
         """
         has_backlog = self.backlog_position is not None
         self._is_awaited |= has_backlog
@@ -190,8 +190,8 @@ class Settling(PastReads):
         return self._backlog.count
 
     def _bring_in(self, *, is_whole: bool) -> None:
-        """What is pending and not in its tables yet, in a transaction that has begun. Not ``is_whole``: a step of a
-        slice, and the rest of it only where another one has come behind it.
+        """Bring in what is pending and not in its tables yet, in a transaction that has begun. Not ``is_whole``: a step
+        of a slice, and the rest of it only where another one has come behind it.
         """
         journal = self._journal
         while self._steps is not None or (journal.untaken if is_whole else journal.has_slice):
@@ -205,7 +205,7 @@ class Settling(PastReads):
                 return
 
     def _slice(self) -> Iterator[None]:
-        """What was not taken yet, a step at a time."""
+        """Write what was not taken yet, a step at a time."""
         if self._writing is None:
             self._writing = Writing(self._connection, self._backlog)
         batch = self._journal.take()
@@ -214,7 +214,7 @@ class Settling(PastReads):
         yield from self._outcomes.steps(batch.outcomes)
 
     def _finish(self) -> None:
-        """What of all that goes to its place at the end of the transaction."""
+        """Write the part of it that goes to its place at the end of the transaction."""
         if self._writing is not None:
             self._writing.finish()
             self._writing = None
@@ -227,7 +227,7 @@ class Settling(PastReads):
         self._outcomes.redact(batch.reply_redactions)
 
     def _write_apart(self, batch: WriteBatch) -> None:
-        """What of a batch holds although its rows fit into no table."""
+        """Write the part of a batch that holds although its rows fit into no table."""
         self._outcomes.write(batch.outcomes)
         Writing(self._connection, self._backlog).keep_metas(batch)
 
@@ -258,7 +258,7 @@ class Settling(PastReads):
         return not self._is_stuck
 
     def _bring_in_what_was_left(self) -> None:
-        """At the start. What no table takes has been put aside."""
+        """At the start. Rows that no table takes have been put aside."""
         with suppress(RowsRefused):
             self.settle()
         while self._backlog.count:

@@ -19,7 +19,7 @@ _TRY_AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL")
 
 
 class Upkeep(Settling):
-    """Of a :class:`~crdtsyncd.storage.database.Store`."""
+    """The upkeep of a :class:`~crdtsyncd.storage.database.Store`."""
 
     _checkpointer: sqlite3.Connection
     _can_shrink: bool

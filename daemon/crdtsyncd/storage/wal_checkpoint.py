@@ -13,10 +13,9 @@ from crdtsyncd.storage.open_database import WAL_CHECKPOINT_BYTES
 from crdtsync.errors import CrdtSyncError, StorageError
 
 WAL_REST_BYTES_MAX = 1024 * 1024
-"""Of what came meanwhile, when the loop moves the rest and the write-ahead log begins anew."""
+"""The part of the log that came meanwhile, when the loop moves it and the write-ahead log begins anew."""
 WAL_BYTES_MAX = 64 * 1024 * 1024
-"""Of the write-ahead log, when somebody who reads the database has kept that from happening, and
-the loop tries to empty it."""
+"""The write-ahead log, when a reader of the database has kept that from happening, and the loop tries to empty it."""
 SETTLE_DELAY_S = 0.25
 """How long rows stay in the journal alone when few come; nobody waits for that."""
 WAL_LOOK_COMMITS = 8

@@ -23,7 +23,7 @@ _LAYOUT = struct.Struct(f"<8s40s40s{ERA_BYTES}sQ")
 _MAGIC = b"crdtmrk2"
 _FIRST_LAYOUT = struct.Struct("<8s40s40sQ")
 _FIRST_MAGIC = b"crdtmrk1"
-"""What 0.1.0 left, which had no eras."""
+"""The mark of 0.1.0, which had no eras."""
 
 
 def machine_id() -> str:

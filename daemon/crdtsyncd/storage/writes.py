@@ -37,7 +37,7 @@ from crdtsync.core.storage.rows import (
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.change import Order, RemoveRange, removes_of
 
-# What a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
+# Bytes that a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
 CHANGE_ROW_BYTES = 72
 CHANGE_BYTES = f"{CHANGE_ROW_BYTES} + LENGTH(body)"
 DEAD_BYTES = (
@@ -74,7 +74,7 @@ _INSERT_ENTRY = (
 )
 _INSERT_VALUE = "INSERT INTO entry_values VALUES (?, ?)"
 DIRECT_ROWS_MAX = 256
-"""What has more rows of entries, marks and removals goes to the backlog: to bring in so many takes 2 to 8 ms."""
+"""A batch with more rows of entries, marks and removals goes to the backlog: to bring in so many takes 2 to 8 ms."""
 DIRECT_BYTES_MAX = 2 * 1024 * 1024
 """The same for what has more bytes of values, also of those that a mark writes anew: rows of an older format have them.
 """
@@ -95,7 +95,7 @@ _DEAD, _ALIVE = "position IS NOT NULL", "position IS NULL"
 PURGED_FIRST = (
     ("changes", ""), ("change_hashes", ""), ("entries", _DEAD), ("removals", ""), ("own_writers", ""),
 )  # fmt: skip
-"""What an archive does not keep: tables, and of which rows, if not of all."""
+"""The rows that an archive does not keep: tables, and of which rows, if not of all."""
 _PURGED_LAST = (
     ("entries", _ALIVE), ("document_updates", ""), ("document_states", ""), ("heads", ""), ("origins", ""),
 )  # fmt: skip
@@ -129,7 +129,7 @@ def _heads(batch: WriteBatch) -> list[tuple[Any, ...]]:
 class Writing:
     """Batches on their way into the tables, in one transaction, which is the caller's.
 
-    What many of them change is put where it belongs by :meth:`finish` alone: a writer's head, the time of a space, and
+    Rows that many of them change are written by :meth:`finish` alone: a writer's head, the time of a space, and
     ``sizes``, by which each space's counters change.
     """
 
@@ -168,7 +168,7 @@ class Writing:
         self.keep_metas(batch)
 
     def keep_metas(self, batch: WriteBatch) -> None:
-        """What the node keeps for itself."""
+        """Write the values that the node keeps for itself."""
         for name, value in batch.metas:
             if value is None:
                 self.db.execute("DELETE FROM meta WHERE name = ?", (name,))
@@ -223,7 +223,7 @@ class Writing:
             self._store_state(state)
 
     def put_entries(self, batch: WriteBatch) -> None:
-        """What was written, marks on what it superseded, and who did that."""
+        """Write new entries, marks on those that they superseded, and who did that."""
         for _ in self._entry_steps(batch):
             pass
 
@@ -310,7 +310,9 @@ class Writing:
         self._revive(space, which, min(rewind.positions))
 
     def _revive(self, space: int, which: str, begin: int) -> None:
-        """What changes that are taken back had removed lives again; but not what another one has removed after that."""
+        """Entries that the reverted changes had removed live again; but not those that another one has removed after
+        that.
+        """
         columns = "row, key, hlc, writer, seq, n"
         revived = self.db.execute(f"SELECT {columns} FROM entries WHERE {which}", (space,)).fetchall()
         self.sizes[space][_HISTORY] -= self._number(f"SELECT SUM({DEAD_BYTES}) FROM entries WHERE {which}", (space,))
@@ -328,7 +330,7 @@ class Writing:
                 pass
 
     def _drop(self, batch: WriteBatch) -> None:
-        """What goes before anything new comes: a document or a snapshot that is dropped may come anew."""
+        """Drop what goes before anything new comes: a document or a snapshot that is dropped may come anew."""
         for rewind in batch.rewinds:
             self._rewind(rewind)
         for document in batch.document_drops:

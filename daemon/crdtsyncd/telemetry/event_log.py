@@ -39,7 +39,9 @@ def configure(level: str, form: str) -> None:
 
 
 def _make_logger() -> Any:
-    """What logs events from now on. It is imported when the first one is logged, which is after agents are served."""
+    """The logger of events from now on. It is imported when the first one is logged, which is after
+    agents are served.
+    """
     with _without("rich"):  # structlog would print tracebacks with it; none is ever logged, and it takes 3.5 MB
         import structlog
 

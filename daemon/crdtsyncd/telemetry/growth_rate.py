@@ -11,7 +11,7 @@ _HOUR_S = 3600.0
 KNOWN_S = 120.0
 """From so long a time on it is said how much: two readings alone mostly find nothing, or what a start takes."""
 LASTING_S = 1800.0
-"""What has grown for less than this may have been filled for the first time: nobody can say where that leads."""
+"""Growth that has lasted less than this may be a first filling: nobody can say where that leads."""
 
 
 class Growth:

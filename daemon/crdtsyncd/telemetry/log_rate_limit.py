@@ -9,7 +9,7 @@ from typing import Protocol
 REFUSALS_PER_MINUTE_MAX = 300
 """Lines of the log about strangers that were refused; the next one says how many were ``left_out``."""
 REFUSALS_ALIKE_PER_MINUTE_MAX = 10
-"""Of these lines, those of one host for one reason."""
+"""Lines of these of one host for one reason."""
 _MINUTE_S = 60.0
 
 
@@ -21,7 +21,7 @@ class Log(Protocol):
 
 
 class LineBounds:
-    """Counts lines by minute. What is left out is told with the next one that is logged."""
+    """Counts lines by minute. It reports the lines that were left out with the next one that is logged."""
 
     def __init__(self, alike_max: int, all_max: int) -> None:
         self._alike_max = alike_max
@@ -45,7 +45,7 @@ class LineBounds:
 
 
 _bounds = LineBounds(REFUSALS_ALIKE_PER_MINUTE_MAX, REFUSALS_PER_MINUTE_MAX)
-"""Of this process, as its log is."""
+"""The bounds of this process, as its log is."""
 
 
 def stranger_refused(log: Log, url: str, reason: str) -> None:

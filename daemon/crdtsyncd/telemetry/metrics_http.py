@@ -10,7 +10,7 @@ from crdtsyncd.config.host_port import names_loopback, split_address
 from crdtsyncd.telemetry.prometheus import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 8 * 1024
-"""Of a request for metrics."""
+"""A request for metrics."""
 REQUEST_TIMEOUT_S = 5.0
 """Until a request for metrics is whole and answered."""
 CONNECTIONS_MAX = 16

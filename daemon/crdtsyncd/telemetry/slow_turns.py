@@ -15,7 +15,7 @@ from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.peer.messages import message_name
 
 LINES_PER_MINUTE_MAX = 10
-"""Of one kind of turn."""
+"""Lines about one kind of turn."""
 AGENTS_NAMED_MAX = 5
 NAMES_MAX = 10
 """So many operations, messages and tables are named at most; those with most bytes or rows."""
@@ -55,7 +55,7 @@ class SlowTurns:
         self._log("slow_turn", level="warning", kind=hold.kind, ms=_ms(hold.held_s), **self._described(hold), **more)
 
     def look(self) -> str:
-        """What has held the loop again and again since the last look but one; empty: nothing has."""
+        """The work that has held the loop again and again since the last look but one; empty: none."""
         count, longest_s = self._causes.total(), self._longest_s
         causes = ", ".join(cause for cause, _ in self._causes.most_common(AGENTS_NAMED_MAX))
         self._causes.clear()
@@ -66,7 +66,7 @@ class SlowTurns:
         return f"turns took up to {_ms(longest_s):g} ms of processor time, {count} of them lately: {causes}"
 
     def _cause(self, hold: Hold) -> str:
-        """What a turn was about, in words: what took most bytes of it, or else what ran in the background."""
+        """The cause of a long turn, in words: what took most bytes of it, or else what ran in the background."""
         requests, agents, messages, _ = self._of_events(hold.events)
         for what, sizes in (("", requests), ("messages ", messages)):
             if sizes:

@@ -10,8 +10,8 @@ was free until nothing follows from it that is done at once:
 - Frames that are answered at once and need no commit: most reads, and acknowledgements of peers.
 - Work outside of turns: bringing the journal into the tables, checkpoints, garbage.
 
-Of what holds the loop and is none of these (a TLS handshake, the libraries' own work), and of times in which the
-process did not run, timers tell that are there anyway: they come late.
+Timers tell, since they come late, of anything else that holds the loop (a TLS handshake, the libraries' own work), and
+of times in which the process did not run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLOW_TURN_S = 0.05
 """No turn is to hold the loop for longer. A bound of :data:`crdtsyncd.telemetry.commit_histogram.BOUNDS_S`."""
 STAGES = ("step", "ready", "commit", "deliver")
 KINDS = ("full", "short", "at_once", "outside")
-"""Of holds; the first two are turns: a short one ran nothing of :class:`crdtsync.core.agenda.NodePart`."""
+"""Kinds of holds; the first two are turns: a short one ran nothing of :class:`crdtsync.core.agenda.NodePart`."""
 _SHORTEST_S = BOUNDS_S[0]
 UNMEASURED = "unmeasured"
 """The kind of slow holds that only a late timer tells of."""
@@ -44,7 +44,7 @@ WORK = (
     "checkpoint", "digests", "disk", "flush", "garbage", "join", "metrics", "plan", "release", "settle", "usage",
     "vacuum",
 )  # fmt: skip
-"""What is done in the background, as ``docs/reference/metrics.md`` explains it."""
+"""Work in the background, as ``docs/reference/metrics.md`` explains it."""
 CPU_INTERVAL_S = 0.02
 """How often the thread's processor time is read at most: that takes 0.2 to 3 µs, and no vDSO knows it."""
 EVENTS_KEPT_MAX = 1024
@@ -67,7 +67,7 @@ class Hold(NamedTuple):
 
 
 class TurnTimes:
-    """Of one event loop, in whose thread all is called. ``tell`` is called with each slow hold.
+    """The turn times of one event loop, in whose thread all is called. ``tell`` is called with each slow hold.
 
     The driver sets ``since_s`` when the loop begins to be held (0.0: it is free), and adds to ``events``. If a turn
     follows it sets ``has_turn``, then when its stages ended (``stepped_s``, ``readied_s``, ``committed_s``), and calls

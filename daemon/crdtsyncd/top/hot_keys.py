@@ -27,7 +27,7 @@ class HotKeys:
         self._thread.start()
 
     def take(self) -> dict[str, int]:
-        """What has been counted since the last call."""
+        """The counts since the last call."""
         with self._lock:
             counts, self._counts = self._counts, {}
         return counts

@@ -1,4 +1,4 @@
-"""What the asyncio client does about rights: agents with keys, rules, quotas."""
+"""Rights in the asyncio client: agents with keys, rules, quotas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AsyncAccessMethods(AsyncMethods):
     async def agent_revoke(self, name: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
         """Make an agent's key worthless. Its connections end: here at once, elsewhere as soon as that is known there.
 
-        What it has written, and its rules, stay.
+        Its writes and its rules stay.
         """
         return await self._ask("agent_revoke", {"name": name}, timeout)
 

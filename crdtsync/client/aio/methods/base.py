@@ -1,4 +1,4 @@
-"""What all methods of the asyncio client stand on: a session, and how it runs a plan."""
+"""The base of all methods of the asyncio client: a session, and how it runs a plan."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class AsyncMethods:
         """Go on without :attr:`token`, in all sessions of this client, at a daemon that lacks some of it and will not
         get it soon: what was read and written may then seem undone until it arrives.
 
-        What was read of each key is still remembered: a write supersedes what of it is there, and the rest lives on
-        as a sibling.
+        The session still remembers what it has read of each key: a write supersedes those of these values that are
+        there, and the rest lives on as a sibling.
         """
         self._operations.horizon.forget()
 

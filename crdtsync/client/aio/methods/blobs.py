@@ -1,4 +1,4 @@
-"""What the asyncio client does with blobs: bytes of any length."""
+"""Blobs in the asyncio client: bytes of any length."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class AsyncBlobMethods(AsyncMethods):
         """Store bytes of any length under ``key``; the token. On return all of them are on disk.
 
         ``source`` is bytes, the path of a file, or a file object that gives bytes. No more than a MiB of it is in
-        memory. Nobody sees anything of it before the end, and then every node shows the whole blob or nothing. What it
-        replaces, conditions and options are as of :meth:`set`.
+        memory. Nobody sees anything of it before the end, and then every node shows the whole blob or nothing. Replaced
+        values, conditions and options are as in :meth:`set`.
 
-        A put that is cut off is done again: where the source can be read twice, what is stored on this host is not sent
-        again. What nobody finishes within a day is cleared away.
+        If a put is cut off, do it again: if the source can be read twice, parts that are stored on this host are not
+        sent again. An upload that nobody finishes within a day is cleared away.
 
         :param media_type: what the bytes are, such as ``application/pdf``.
         :param progress: is called with the bytes that are stored, and with all that there are (None: not known).

@@ -1,4 +1,4 @@
-"""What the asyncio client does with checkpoints."""
+"""Checkpoints in the asyncio client."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ class AsyncCheckpointMethods(AsyncMethods):
     ) -> Verified:
         """Read all that a checkpoint holds on this node; the daemon compares each value with its hash.
 
-        Blobs are read as a whole. What the disk has spoilt is read from the log, if that still has it, else fetched
-        from another node (``mended``); what has not come after a few seconds is among ``damaged``. Then older
-        checkpoints are read too, the newest first, until one is whole.
+        Blobs are read as a whole. A value that the disk has spoilt is read from the log, if that still has it, else
+        fetched from another node (``mended``); if it has not come after a few seconds it is among ``damaged``. Then
+        older checkpoints are read too, the newest first, until one is whole.
 
         :param progress: is called with 1 after each key.
         :raises InvalidRequest: there is no checkpoint of that name.

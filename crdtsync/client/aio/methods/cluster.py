@@ -1,4 +1,4 @@
-"""What the asyncio client does with the cluster that its node belongs to."""
+"""The cluster of the client's node, in the asyncio client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AsyncClusterMethods(AsyncMethods):
         local: bool = False,
         timeout: Seconds | None = None,
     ) -> dict[str, Any]:
-        """An ``invite`` for ``uses`` other nodes. Whoever has it can join: pass it on as you would a password.
+        """An ``invite`` for ``uses`` other nodes. Anybody with it can join: pass it on as you would a password.
 
         ``addresses`` are named in it instead of this node's own. Raises :class:`~crdtsync.errors.Refused` where nobody
         could use it; ``local=True`` allows one for this machine alone.
@@ -77,7 +77,7 @@ class AsyncClusterMethods(AsyncMethods):
         return await self._ask("cluster_members", {}, timeout)
 
     async def cluster_remove(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:
-        """Remove a member, by name or by the beginning of its id, for good. What it has written stays."""
+        """Remove a member, by name or by the beginning of its id, for good. Its writes stay."""
         return await self._ask("cluster_remove", {"node": node}, timeout)
 
     async def forget_peer(self, node: str, *, timeout: Seconds | None = None) -> dict[str, Any]:

@@ -190,9 +190,9 @@ class AsyncCoordinationMethods(AsyncMethods):
     ) -> Any:
         """Ask a person, and wait for the answer, for ever or as long as ``timeout``.
 
-        The question is stored under ``name``. Whoever asks by that name again, after a restart or on another host, goes
-        on waiting, or has the answer at once, and need not say the question; ``anew`` forgets question and answer
-        first. People see it with ``crdtsync asks`` on any host. ``context`` is what helps them to decide; with
+        The question is stored under ``name``. If an agent asks by that name again, after a restart or on another host,
+        it goes on waiting, or has the answer at once, and need not say the question; ``anew`` forgets question and
+        answer first. People see the question with ``crdtsync asks`` on any host. ``context`` helps them to decide; with
         ``options`` only those are answers. When ``deadline`` has passed since it was first asked, and somebody still
         waits, ``default`` is the answer. Answers are kept for 30 days.
 
@@ -237,8 +237,8 @@ class AsyncCoordinationMethods(AsyncMethods):
         return await AsyncPresence(self._session, role, status).show()
 
     async def who(self) -> list[Present]:
-        """Who is here, by host and name: those that show themselves, on all hosts that can be reached, and whoever
-        else is attached to this daemon, each with the claims that it holds.
+        """The agents that are here, by host and name: those that show themselves, on all hosts that can be reached, and
+        any others that are attached to this daemon, each with the claims that it holds.
         """
         from crdtsync.coordination.aio.presence import who
 
@@ -260,12 +260,12 @@ class AsyncCoordinationMethods(AsyncMethods):
         ``handler`` gets each :class:`~crdtsync.client.Event`, in causal order, from the first ``run`` of ``role`` on:
         once per role in the fleet while hosts see each other, and at least once always; with ``every_host``, once on
         each host that runs it. If the process that reacts dies, another one of that role goes on behind the event that
-        was handled last. Changes by the agent itself are left out unless ``own``. Of what this host's log no longer
-        has, it gets the newest state alone (``snapshot``).
+        was handled last. Changes by the agent itself are left out unless ``own``. If this host's log no longer has some
+        changes, the handler gets the newest state alone (``snapshot``).
 
-        What a handler sets, merges, appends, adds, counts, deletes, discards or drops says which roles led to it
-        (``meta["caused_by"]``). If this one has led to a change ``rounds`` times, it goes round in a loop: the handler
-        is not called for it, ``loops`` of the reaction counts up, and the key ``reactions.alarms/ROLE`` tells so on all
+        Each set, merge, append, add, count, delete, discard or drop of a handler says which roles led to it
+        (``meta["caused_by"]``). If this role has led to a change ``rounds`` times, it goes round in a loop: the handler
+        is not called for it, ``loops`` of the reaction counts up, and the key ``reactions.alarms/ROLE`` says so on all
         hosts for a week.
         """
         from crdtsync.coordination.aio.reactions import AsyncReaction

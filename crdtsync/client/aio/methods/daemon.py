@@ -1,4 +1,4 @@
-"""What the asyncio client asks of the daemon itself, beside the state: its figures, its log level, a backup."""
+"""The daemon itself, beside the state, in the asyncio client: its figures, its log level, a backup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class AsyncDaemonMethods(AsyncMethods):
     """The part of a session that looks after the daemon."""
 
     async def status(self, *, far: bool = False, timeout: Seconds | None = None) -> dict[str, Any]:
-        """What ``crdtsync status --json`` prints; ``far``: nodes reached over others are asked for their lag first."""
+        """The object that ``crdtsync status --json`` prints; ``far``: nodes reached over others are asked for their lag
+        first.
+        """
         return await self._ask("status", {"far": True} if far else {}, timeout)
 
     async def metrics(self, *, timeout: Seconds | None = None) -> str:
@@ -31,7 +33,7 @@ class AsyncDaemonMethods(AsyncMethods):
     async def log_level(self, level: str | None = None, *, timeout: Seconds | None = None) -> str:
         """The least severe events that the daemon logs; with ``level`` (debug, info, warning, error) changed to that.
 
-        What is changed so holds until the daemon reads its settings again.
+        A new level holds until the daemon reads its settings again.
 
         :raises NotAllowed: only root and the daemon's own user may change it.
         """

@@ -1,4 +1,4 @@
-"""What the asyncio client tells of why a node has what it has."""
+"""Explanations in the asyncio client: why a node has what it has."""
 
 from __future__ import annotations
 

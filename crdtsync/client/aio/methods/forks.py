@@ -1,4 +1,4 @@
-"""What the asyncio client does with forks: a copy of a space to try something in, and the way back."""
+"""Forks in the asyncio client: a copy of a space to try something in, and the way back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AsyncForkMethods(AsyncMethods):
         which is ``fork-NAME`` if none is given, until it has been merged.
 
         :param prefix: only keys that begin so, or with one of these.
-        :raises InvalidRequest: there is a space of that name. Of a fork that was cut off, too: drop it first.
+        :raises InvalidRequest: there is a space of that name. That of a fork that was cut off, too: drop it first.
         """
         from crdtsync.client.operations import forks
 
@@ -68,11 +68,11 @@ class AsyncForkMethods(AsyncMethods):
     ) -> Merged:
         """Bring into this space what has changed in its fork ``name`` since it was forked, or merged last.
 
-        Each key is written as one would who had seen this space at the fork: what has changed here meanwhile becomes a
-        sibling. What was added to logs, sets, maps and counters is added here. A text comes over if nobody has edited
-        it here since; else it is ``left``. Merged again, it brings what is new. Up to 200 operations are one change; if
-        it is cut off, do it again, and it goes on. Two merges of one fork at once are refused on one host; on two hosts
-        what both add is there twice.
+        The merge writes each key as an author would who had seen this space at the fork: changes made here meanwhile
+        become siblings. Additions to logs, sets, maps and counters are added here. A text comes over if nobody has
+        edited it here since; else it is ``left``. Merged again, a fork brings only what is new. Up to 200 operations
+        are one change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused
+        on one host; on two hosts the additions of both are there twice.
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
@@ -165,7 +165,7 @@ class AsyncCarrying:
             self._version = None if entry is None else entry.version
 
     async def state(self, session: AsyncSession, entry: Entry) -> State:
-        """What an entry that ``session`` listed says."""
+        """The state that an entry, listed by ``session``, stands for."""
         from crdtsync.client.operations.forks import State
 
         value: Any = entry.value
@@ -204,7 +204,7 @@ class AsyncCarrying:
         self._size_bytes += 0 if after is None else forks.size_of(after)
 
     def _condition(self) -> dict[str, Any]:
-        """Of the first note of a change: nobody else has noted anything since."""
+        """The condition of the first note of a change: nobody else has noted anything since."""
         if any(write.arguments["key"] == self._records for write in self._batch.recorded):
             return {}
         return {"if_absent": True} if self._version is None else {"if_version": self._version}

@@ -1,4 +1,4 @@
-"""What the asyncio client tells of the past."""
+"""The past in the asyncio client."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AsyncHistoryMethods(AsyncMethods):
         after: str | None = None,
         timeout: Seconds | None = None,
     ) -> History:
-        """What was written to ``key``, or to all keys that start with ``prefix``: the newest write first, with author,
-        node, time, what it had seen, what became of it and by whom (:class:`~crdtsync.client.PastValue`).
+        """All writes to ``key``, or to all keys that start with ``prefix``: the newest first, with author, node, time,
+        what it had seen, what became of it and by whom (:class:`~crdtsync.client.PastValue`).
 
         ``last`` is how many at most (None: of a key all, of a prefix 1,000, the most that one answer has). With
         ``lost`` only values that were lost: written over by somebody who had not read them, or not chosen among
-        siblings. Reading history does not count as reading the key. What is old goes; the list says whether something
-        has (:class:`~crdtsync.client.History`).
+        siblings. Reading history does not count as reading the key. Old lines go; the list says whether some have
+        (:class:`~crdtsync.client.History`).
         """
         from crdtsync.client.operations.history import history
 

@@ -1,4 +1,4 @@
-"""What the asyncio client does with keys as wholes, whatever their kind: read, write, settle, wait."""
+"""Keys as wholes in the asyncio client, whatever their kind: read, write, settle, wait."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class AsyncKeyMethods(AsyncMethods):
         """The value of ``key``, or ``default`` if it is absent: of a counter an int, of a set or log the list of its
         elements, of a map a dict, of a text a str.
 
-        Of several concurrent values this is the winner, and the next ``set`` supersedes it alone. With ``after`` (a
-        token) it waits until this daemon holds what the token names.
+        If there are several concurrent values, this is the winner, and the next ``set`` supersedes it alone. With
+        ``after`` (a token) it waits until this daemon holds what the token names.
 
         With ``at`` it is the value as of a point of the past: a token (all that its author had seen), as
         ``"checkpoint:NAME"``, or a ``datetime`` (what this node showed then). That is exact, with the rights that this
@@ -120,9 +120,9 @@ class AsyncKeyMethods(AsyncMethods):
     ) -> Listing[tuple[str, Any]]:
         """Keys and their values (as :meth:`get` gives them), like :meth:`keys`. Each counts as read.
 
-        What comes in one page is of one moment, so no batch is seen by halves: a page ends at 1,000 keys, 1 MiB, or
-        32 texts that nobody had used for a minute. Logs, sets, maps and texts over 64 KiB or 1,000 parts are read
-        after it, one by one, as they are by then.
+        One page shows one moment, so a reader never sees half a batch. A page ends at 1,000 keys, 1 MiB, or 32 texts
+        that nobody had used for a minute. Logs, sets, maps and texts over 64 KiB or 1,000 parts are read after it, one
+        by one, as they are by then.
         """
         selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
@@ -144,8 +144,8 @@ class AsyncKeyMethods(AsyncMethods):
     ) -> Listing[Entry]:
         """What :meth:`entry` gives of each key, like :meth:`keys` in few requests.
 
-        Of logs, sets, maps and texts over 64 KiB or 1,000 parts the ``value`` is None: read them one by one. With
-        ``values=False`` it is None of all keys, and none of them counts as read.
+        If a log, set, map or text is over 64 KiB or 1,000 parts, its ``value`` is None: read it by itself. With
+        ``values=False`` it is None for all keys, and none of them counts as read.
         """
         selection = Selection(prefix, start, limit, reverse, delimiter, where_meta)
         timeout_s = limit_s(timeout, self.timeout_s)
@@ -180,9 +180,9 @@ class AsyncKeyMethods(AsyncMethods):
         return await self.run(self._operations.wait(token, w, timeout_s), timeout_s)
 
     async def bind(self, key: str, version: str | None, *, timeout: Seconds | None = None) -> int:
-        """Let what ``version`` (of a write) covers of ``key`` go with this client's connection: when that ends, the
-        daemon deletes it. What this client sets the key to later goes with it, what others write stays. When the
-        client deletes the key, nothing is bound any more; with None for a version neither.
+        """Bind the values of ``key`` that ``version`` (of a write) covers to this client's connection: when that ends,
+        the daemon deletes them. Values that this client sets the key to later go with it; those of others stay. When
+        the client deletes the key, nothing is bound any more; with None for a version neither.
 
         It holds for the connection that there is now, in place of what was bound of the key before. The daemon does not
         do it when it stops itself; then the client is to bind the key anew. Returns the hybrid time of the space, a
@@ -225,7 +225,7 @@ class AsyncKeyMethods(AsyncMethods):
         await self._ask_for(lambda _: None, "show", arguments, timeout)
 
     async def shown(self, prefix: str = "", *, timeout: Seconds | None = None) -> list[Card]:
-        """What is shown under keys that start with ``prefix``, on all hosts that can be reached: see :meth:`show`."""
+        """The cards under keys that start with ``prefix``, on all hosts that can be reached: see :meth:`show`."""
         from crdtsync.client.values.results import cards_from_wire
 
         return await self._ask_for(cards_from_wire, "shown", {"prefix": prefix}, timeout)
@@ -341,8 +341,8 @@ class AsyncKeyMethods(AsyncMethods):
         """Delete all keys that start with ``prefix``, each with all its siblings, as this daemon has them now; returns
         how many there were.
 
-        Up to 500 keys are one change; where there are more it is not all or nothing. What somebody writes meanwhile
-        stays. ``timeout`` is for each change.
+        Up to 500 keys are one change; if there are more it is not all or nothing. Values that somebody writes meanwhile
+        stay. ``timeout`` is for each change.
         """
         timeout_s = limit_s(timeout, self.timeout_s)
         return await self.run(self._operations.delete_prefix(prefix, w, timeout_s), timeout_s)
@@ -390,9 +390,9 @@ class AsyncKeyMethods(AsyncMethods):
         """Settle a conflict: make one value of the siblings that this session has read (of all there are, if it never
         read the key); returns the token.
 
-        Exactly one of these says which value: ``take`` (the dot of an entry or sibling, as :meth:`entry` and
+        Exactly one of these names the value: ``take`` (the dot of an entry or sibling, as :meth:`entry` and
         :meth:`conflicts` show it) keeps that one, whatever its kind; ``value`` writes a new register; ``merge=True``
-        joins concurrent texts. What the session had not read lives on as a sibling. Where there is only one value,
+        joins concurrent texts. Values that the session had not read live on as siblings. If there is only one value,
         taking it does nothing. ``resolved`` of the result says how many values went.
 
         :raises InvalidRequest: not exactly one of the three, or no live value has that dot.

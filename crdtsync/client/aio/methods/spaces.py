@@ -1,4 +1,4 @@
-"""What the asyncio client does with spaces."""
+"""Spaces in the asyncio client."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class AsyncSpaceMethods(AsyncMethods):
     ) -> Space:
         """Make a space on every node of the cluster, or on ``nodes`` alone (names or ids), and return it.
 
-        It is on this node at once if it may be here, and on others as soon as they hear of it:
-        ``wait(space.token, w="all")``. What is in a space for some nodes never gets to the others. If it is there
-        already, on the same nodes, it is returned with ``created`` False. Use it with ``session(space=name)``.
+        It is on this node at once if it may be here, and on others as soon as they hear of it: ``wait(space.token,
+        w="all")``. If a space is for some nodes, its content never gets to the others. If it is there already, on the
+        same nodes, it is returned with ``created`` False. Use it with ``session(space=name)``.
 
         It begins with the rule that the socket's owner and group may do all in it, on every host; with ``private`` with
         one for this agent alone, who then lets others in with :meth:`access_grant`. No rule of an earlier space of this
@@ -51,7 +51,7 @@ class AsyncSpaceMethods(AsyncMethods):
         return await self._ask_for(spaces, "space_list", {}, timeout)
 
     async def archives(self, *, timeout: Seconds | None = None) -> list[Archive]:
-        """What this node keeps of spaces that were dropped. To read one: ``session(space=archive.name)``."""
+        """The archives that this node keeps of dropped spaces. To read one: ``session(space=archive.name)``."""
         from crdtsync.client.operations.spaces import archives
 
         return await self._ask_for(archives, "space_list", {}, timeout)

@@ -5,7 +5,7 @@ key ``_schema/PATTERN``, so it replicates as any other does.
 
 Example: ann declares ``cache/*`` with at most 500 keys. Her node writes the schema. When bob's node has it, it holds
 bob's next write against it (``kinds.schema_check``). If that makes a 501st key, the oldest goes in the same change
-(``caps``). What other nodes write is never held against a schema: every node must take in whatever is a valid change.
+(``caps``). A node never checks other nodes' writes against a schema: every node must take in every valid change.
 
 Modules:
 

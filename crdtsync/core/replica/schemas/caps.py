@@ -1,7 +1,7 @@
 """Keeps within the caps of schemas what authors write: the oldest goes, in the same change.
 
-Example: ``cache/*`` may have 500 keys. Whoever writes the 501st removes the one that was written longest ago. To write
-one of the 500 anew removes nothing. A log that may have 1,000 elements loses its first with the 1,001st.
+Example: ``cache/*`` may have 500 keys. A write of the 501st removes the one that was written longest ago. Overwriting
+one of the 500 removes nothing. A log that may have 1,000 elements loses its first with the 1,001st.
 
 Like all rules it holds where something is written: what merges take in may be too much, until the next write.
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 KEYS_MAX = 5_000
 """Keys that a cap may leave to a pattern: to count them takes some 14 ms"""
 LOOK_MAX = 2 * KEYS_MAX
-"""Keys that are looked at for one change, whichever patterns it writes to. Of more that were there before, the oldest
-of these go; a pattern that is not looked at is so with the next change.
+"""Keys that are looked at for one change, whichever patterns it writes to. If there were more before, the oldest of
+these go; a pattern that is not looked at is so with the next change.
 """
 
 
@@ -54,7 +54,9 @@ class _Sizes:
 
 
 class _Room:
-    """What a pattern has left. ``oldest``: keys that are to go next, the first one last, each with its time."""
+    """The room that a pattern has left. ``oldest``: keys that are to go next, the first one last, each
+    with its time.
+    """
 
     __slots__ = ("keys", "oldest", "size_bytes")
 
@@ -65,7 +67,7 @@ class _Room:
 
 
 class SchemaCaps:
-    """Of one replica."""
+    """The caps of one replica."""
 
     def __init__(self) -> None:
         self._table: SchemaTable | None = None
@@ -149,7 +151,7 @@ class SchemaCaps:
         return looked
 
     def _count(self, draft: Draft, schema: Schema, rules: WriteRules, looks: int) -> tuple[_Room, int]:
-        """What is left of a pattern, of which ``looks`` keys at most are looked at, and how many were."""
+        """The room that is left of a pattern, after a look at ``looks`` keys at most, and how many were looked at."""
         entries, schemas = draft.space.entries, draft.space.schemas
         there: list[tuple[int, str]] = []
         pattern, looked, size_bytes = check_pattern(schema.pattern), 0, 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MergedSnapshot(NamedTuple):
-    """What merging a snapshot did: ``advanced`` writers, entries that have ``come`` and that are ``gone``.
+    """The effect of merging a snapshot: ``advanced`` writers, entries that have ``come`` and that are ``gone``.
 
     ``applied`` are changes that had been waiting for it; ``kept`` is False if one of them must be asked for again.
     """
@@ -78,7 +78,7 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> MergedSnapsh
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)
     replica.texts.note_merged_markers(found.come, found.gone)
     texts = replica.texts.unite()
-    # Of a text whose marker neither comes nor goes, the edits may come all the same.
+    # Edits may come even for a text whose marker neither comes nor goes.
     texts |= {key for document, _ in states if (key := replica.documents.key_of(document)) is not None}
     texts -= {entry.key for entry in (*found.come, *found.gone)}
     replica.note_reserved((*found.come, *found.gone))

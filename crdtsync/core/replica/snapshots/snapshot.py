@@ -43,10 +43,10 @@ PART_ENTRIES_FIRST = 250
 something to do while the giver makes the rest.
 """
 STEP_BYTES = 4000
-"""Of small documents, what is checked in one step: the smallest items take 4 bytes each."""
+"""Bytes of small documents that are checked in one step: the smallest items take 4 bytes each."""
 _PIECE_BYTES = 32
 RECORD_BYTES = 500
-"""What an entry takes in memory beside its key and value while a snapshot is taken (measured: 490; a writer 450)."""
+"""Memory that an entry takes beside its key and value while a snapshot is taken (measured: 490; a writer 450)."""
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ class Taking:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes in memory, or will by what its header says. Long values are put on disk as they come."""
+        """The memory that it takes, or will take by its header. Long values are put on disk as they come."""
         header = self.header
         said = 0 if header is None else header.writers + header.entries + header.documents
         return self.size_bytes - self._long_bytes + RECORD_BYTES * max(said, self._records)
@@ -341,7 +341,7 @@ def is_of(content: list[Any], kind: type[T]) -> TypeGuard[list[T]]:
 
 
 class SnapshotDifference(NamedTuple):
-    """What merging a snapshot does to the entries of a replica; ``digest``: the sum of the digests of what comes;
+    """The effect of merging a snapshot on the entries of a replica; ``digest``: the sum of the digests of what comes;
     ``whole``: that of all it then holds, if nothing of its own is among that.
     """
 
@@ -354,7 +354,7 @@ class SnapshotDifference(NamedTuple):
 
 
 def difference(held: Iterable[Entry], vector: VersionVector, taken: Taking) -> SnapshotDifference:
-    """What becomes of the entries ``held`` by a replica with ``vector`` when it merges a snapshot.
+    """The fate of the entries ``held`` by a replica with ``vector`` when it merges a snapshot.
 
     One that it holds and the snapshot lacks goes if the snapshot's frontier covers its dot, else it stays; one that
     the snapshot holds and it lacks comes unless its own vector covers the dot. Two different entries with one dot

@@ -23,7 +23,7 @@ HELD_BYTES_MAX = 512 * 1024
 
 
 class Staging:
-    """What one replica has staged. Staged entries are rows of no space: of the number ``-space``.
+    """The parts and entries that one replica has staged. Staged entries are rows of no space: of the number ``-space``.
 
     Writing 100,000 entries takes half a second, and making as many written ones live a tenth: so they are written as
     they come. The first ones are not: a snapshot of few is written once, in the commit that makes it live.

@@ -5,8 +5,7 @@ Open first: ``keys.get``, a short one. A module declares click commands with
 command is in which module, and in which section of the help.
 
 A command is thin. It reads arguments, calls one or two methods of the client, and prints through
-``crdtsyncd.cli.show``. What it does on errors is nothing: the run around it turns an exception into a sentence and
-an exit status.
+``crdtsyncd.cli.show``. It handles no errors: the run around it turns an exception into a sentence and an exit status.
 
 Example: ``crdtsync incr spent 3`` is ``kinds.counters.incr``: it calls ``client.incr("spent", 3)`` and prints the
 new value.

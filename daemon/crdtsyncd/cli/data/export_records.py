@@ -1,9 +1,9 @@
 """One key as one line of an export: what is written, and what is accepted of it.
 
 ``{"key", "kind": "register", "value", "confidence", "meta", "ttl", "siblings"}``; the value of a counter is a number,
-of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. What was
-said of the elements of a log stands in ``elements``, an object for each. What an import cannot set, such as author and
-time, is there for people to read.
+of a set and of a log a list, of a map an object, of a text a string. A map's siblings name their ``field``. The
+attributes of a log's elements stand in ``elements``, an object for each. Fields that an import cannot set, such as
+author and time, are there for people to read.
 
 The line of a blob says size and hash; lines of the kind ``blob part`` follow it, with its bytes in order.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 VERSION = "schema_version"
 """The version that the schema of the key had: for people, and for a migration after the import."""
 TEXT_PART_CHARS = 128 * 1024
-"""Of a text that is too long for one edit, what is written at a time: a text as a whole has no limit."""
+"""Characters of a text that are written at a time, if it is too long for one edit: a text as a whole has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Variant:
 
     @property
     def content(self) -> Value:
-        """What of it makes the key the same as another one."""
+        """The part of it that makes two keys the same."""
         return self.value if self.field is None else [self.field, self.value]
 
 
@@ -142,7 +142,9 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Value], bool]]] = {
 
 
 def records_of(lines: Iterable[Line]) -> Iterator[ExportRecord]:
-    """What the lines describe, in order; otherwise an error that names the line and says what is wrong with it."""
+    """The records that the lines describe, in order; otherwise an error that names the line and says what is wrong with
+    it.
+    """
     blob: ExportRecord | None = None
     left_bytes = 0
     for line in lines:
@@ -236,7 +238,7 @@ def _require(line: Line, fields: dict[str, Value], name: str) -> None:
 
 
 def lines_of(client: Session, listed: Entry, version: int | None = None) -> Iterator[str]:
-    """What is printed of a key, whose schema has ``version``; nothing if it has gone meanwhile.
+    """The lines of a key, whose schema has ``version``; none if it has gone meanwhile.
 
     :raises DamagedValue: the disk has spoilt it: a listing shows null then, as for what is null.
     """

@@ -1,4 +1,4 @@
-"""What a field of a line may hold, in a batch file: the fields that operations of several kinds have."""
+"""Fields of a line in a batch file, those that operations of several kinds have, and what each may hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIONAL = False
 
 @dataclass(frozen=True, slots=True)
 class LineField:
-    """What one field of a line may hold."""
+    """The values that one field of a line may hold."""
 
     required: bool
     wanted: str

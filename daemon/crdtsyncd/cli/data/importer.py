@@ -179,7 +179,7 @@ def _insert_from(text: Text, whole: str, first: int) -> None:
 
 
 def rest_of(record: ExportRecord, held: Entry | None) -> list[KindWrite]:
-    """What is left to write of a record whose import was cut off: the key holds exactly its first batches."""
+    """The writes that are left of a record whose import was cut off: the key holds exactly its first batches."""
     if held is None or held.siblings or held.kind != record.kind or KINDS[record.kind].shape is Shape.ONE:
         return []
     there = contents(held)
@@ -195,7 +195,7 @@ def rest_of(record: ExportRecord, held: Entry | None) -> list[KindWrite]:
 
 
 def _content(write: KindWrite) -> Any:
-    """What one write of a log, a set or a map leaves in it."""
+    """The content that one write of a log, a set or a map leaves in it."""
     fields = write.arguments.get("fields")
     return write.arguments["value"] if fields is None else [*next(iter(fields.items()))]
 
@@ -210,7 +210,7 @@ def cut_off_at(record: ExportRecord, held: Entry | None) -> int:
 
 
 def outcome_of(record: ExportRecord, held: Entry | None, policy: str) -> str:
-    """What becomes of a record: created, unchanged, skipped, replaced, or added (beside what there is)."""
+    """The outcome of a record: created, unchanged, skipped, replaced, or added (beside what there is)."""
     if held is None:
         return "created" if record.variants else "unchanged"
     if fingerprint(held.kind, contents(held)) == record.fingerprint:

@@ -33,10 +33,10 @@ def enter_and_merge(settings: Settings, enter: Callable[[Client, bool], dict[str
     """As the commands ``cluster join --merge`` and ``cluster init --merge``; ``enter`` asks for it, and whether what
     this node holds is to be put aside.
 
-    What the cluster holds of a key too becomes a sibling, or is counted on, added and appended in the way of the key's
-    kind. A node whose data is of that cluster already, as that of a restored backup, keeps it instead. If this stops
-    half way, all is still in the archive, and the exported lines are where the message says; where the node does not
-    join, no such lines are left.
+    If the cluster holds a key too, its value becomes a sibling, or is counted on, added and appended in the way of the
+    key's kind. A node whose data is of that cluster already, as that of a restored backup, keeps it instead. If this
+    stops half way, all is still in the archive, and the exported lines are where the message says; where the node does
+    not join, no such lines are left.
 
     :raises CommandFailed: it has joined, and not all that it held is in the cluster.
     """

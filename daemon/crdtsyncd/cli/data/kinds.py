@@ -1,4 +1,4 @@
-"""What export, import and batch know of each kind: the one table. A new kind is one more line of it.
+"""Kinds, for export, import and batch: the one table. A new kind is one more line of it.
 
 A counter, for example: an export writes its number; an import checks that it is one, makes a new key by an ``incr`` of
 it, and an old one what it should be by an ``incr`` of the difference; a line of a batch may say ``incr`` or ``reset``.
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 KEY_BYTES_MAX = 1024
 STEP_MAX = 1 << 53  # of a counter
 SEEN_NOTHING = "?"
-"""What a write has seen when it shall supersede nothing of what the key holds."""
+"""The ``seen`` of a write that shall supersede nothing of what the key holds."""
 OPTIONS = ("confidence", "meta", "ttl")
 INFORMATION = ("agent", "node", "time")
 ELEMENTS = "elements"
-"""Of a log: what was said of each of its elements."""
+"""The field with the attributes of each element of a log."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -75,7 +75,7 @@ class DataKind:
     """One kind."""
 
     wanted: str
-    """What the value in a line of an export must be."""
+    """The form of the value in a line of an export."""
     fits: Callable[[Value], bool]
     """Whether it is."""
     fields: tuple[str, ...] = INFORMATION
@@ -96,7 +96,7 @@ class DataKind:
     read_parts: Callable[[Session, str], Value] | None = None
     """Reads a value that is too long for one reply."""
     operations: Operations = field(default_factory=dict)
-    """What a line of a batch may do to it."""
+    """The operations of a line of a batch."""
 
     @property
     def is_batched(self) -> bool:
@@ -347,7 +347,7 @@ _OF_BLOB = ("size", "sha256", "media_type")
 
 
 def shown_of_blob(manifest: Any) -> dict[str, Value]:  # Any: what the entry says
-    """What of a blob's entry is the same wherever it is stored."""
+    """The part of a blob's entry that is the same wherever the blob is stored."""
     return {name: manifest.get(name) for name in _OF_BLOB} if isinstance(manifest, dict) else {}
 
 
@@ -383,7 +383,7 @@ OPERATIONS: Mapping[str, tuple[str, Mapping[str, LineField]]] = {
     **{name: operation for kind in KINDS.values() for name, operation in kind.operations.items()},
     **OF_ANY_KIND,
 }
-"""What a line of a batch may say."""
+"""The operations that a line of a batch may have."""
 
 
 def without_what_is_there(record: ExportRecord, held: Entry) -> ExportRecord:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.json_values import Value
 
 NO_TIME = "1970-01-01T00:00:00.000+00:00"
-"""Of a memory that does not say when it was made: it counts as the oldest."""
+"""The time of a memory that does not say when it was made: it counts as the oldest."""
 BESIDE = ("actor_id", "role", "categories")
-"""What mem0 has beside the metadata, and goes into it here."""
+"""Fields that mem0 has beside the metadata, and that go into it here."""
 
 
 class Mem0Memories:

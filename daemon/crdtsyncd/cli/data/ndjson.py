@@ -46,6 +46,6 @@ def lines(file: IO[bytes], name: str) -> Iterator[Line]:
 
 
 def name_of(file: IO[bytes]) -> str:
-    """What to call a file in a message."""
+    """The name of a file in a message."""
     name = getattr(file, "name", None)
     return "stdin" if name in (None, 0, "<stdin>") else str(name)

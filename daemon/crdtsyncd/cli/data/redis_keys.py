@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.json_values import Value
 
 Client = Any
-"""Of the package ``redis``, whose types do not say that it answers in bytes."""
+"""The client of the package ``redis``, whose types do not say that it answers in bytes."""
 
 TIMEOUT_S = 30.0
 SCANNED_AT_ONCE = 500
@@ -33,7 +33,7 @@ PAGE = 1000  # elements of a list or stream that are fetched at once
 REGISTER_BYTES_MAX = 1_000_000  # a longer string becomes a blob
 BLOB_PART_BYTES = 256 * 1024
 NONSENSE = (AttributeError, IndexError, RecursionError, TypeError, ValueError)
-"""What an answer comes to that Redis never gives."""
+"""Errors from an answer that Redis never gives."""
 
 
 def without_password(url: str) -> str:
@@ -42,7 +42,7 @@ def without_password(url: str) -> str:
 
 
 class RedisKeys:
-    """What the keys that match a pattern hold, under ``prefix``; ``left_out`` counts what has no place here.
+    """The values of the keys that match a pattern, under ``prefix``; ``left_out`` counts those that have no place here.
 
     A name's parts, which ``separator`` divides, become parts of the key. With ``parse_json`` a string that is JSON
     becomes what it says.

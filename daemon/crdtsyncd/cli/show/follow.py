@@ -63,7 +63,7 @@ class LogFollower:
             yield self._new(page, page.token if number == 0 or page.token == self._token else None)
 
     def _watch(self) -> Generator[list[LogItem], None, bool]:
-        """What comes, until the watch is lost; returns whether another one can go on from the token."""
+        """The items that come, until the watch is lost; returns whether another one can go on from the token."""
         has_begun = False
         with self._client.watch(self._key, after=self._token) as events:
             for event in events:

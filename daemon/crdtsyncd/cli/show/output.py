@@ -1,4 +1,4 @@
-"""What a command prints: UTF-8 whatever the locale, JSON on one line, and times as RFC 3339."""
+"""The output of commands: UTF-8 whatever the locale, JSON on one line, and times as RFC 3339."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def result(settings: Settings, plain: str, fields: Mapping[str, object]) -> None
 
 
 def lines(settings: Settings, found: Iterable[tuple[str, Mapping[str, object]]], nothing: str) -> None:
-    """Print what a command has found, a line each, or with ``--json`` an object a line. Of ``nothing`` only a person is
-    told, beside the result: a script reads as many lines as there are.
+    """Print what a command has found, a line each, or with ``--json`` an object a line. Only a person is told of
+    ``nothing``, beside the result: a script reads as many lines as there are.
     """
     is_empty = True
     for plain, fields in found:

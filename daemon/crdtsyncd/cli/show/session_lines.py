@@ -1,4 +1,4 @@
-"""What became of a session of a coding agent, for people by lines or as objects."""
+"""The outcome for a session of a coding agent, for people by lines or as objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_saved(settings: Settings, result: SaveResult) -> None:
-    """What was saved of a session, of those that it needs first."""
+    """Print what was saved of a session, and of those that it needs first."""
     for parent in result.needed:
         print_saved(settings, parent)
     saved = result.saved

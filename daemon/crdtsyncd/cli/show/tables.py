@@ -40,7 +40,7 @@ class Column:
     spare: int = 0
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """What stands in it of a row."""
+        """The cell of a row."""
         if self.cell is not None:
             return self.cell(row)
         held = row[self.title.lower()]

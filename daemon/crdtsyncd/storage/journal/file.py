@@ -33,8 +33,9 @@ from crdtsyncd.config.exit_status import UnfitData
 from crdtsync.named_tuple import NamedTuple
 
 FILE_BYTES = 2 * 1024 * 1024
-"""Of the journal's file, always. Thousands of writes until one has to wait for the tables to be flushed. Of a file
-that may be needed and is shorter something is gone; so a version that makes larger ones has to know these, too."""
+"""Bytes of the journal's file, always: thousands of writes until one has to wait for the tables to be flushed. If a
+file that may be needed is shorter, something of it is gone; so a version that makes larger ones has to know these, too.
+"""
 RECORD_SHARE = 8
 """A record takes at most this part of the file."""
 GENERATION_BYTES = 16
@@ -53,7 +54,7 @@ _STATE = struct.Struct(f">{GENERATION_BYTES}sQ?Q")
 
 
 class JournalState(NamedTuple):
-    """What the database says of the file. ``settled``: the number of the last record that the tables have.
+    """The database's record of the file. ``settled``: the number of the last record that the tables have.
 
     ``tick`` makes two that follow each other differ: SQLite need not write, and flush, what changes nothing.
     """
@@ -167,7 +168,7 @@ class JournalFile:
         return self._may_start_over or self._place + _RECORD_BYTES + len(row) <= FILE_BYTES
 
     def write(self, row: bytes) -> None:
-        """Write a record, which is there once it is flushed. What fails here is not in the file.
+        """Write a record, which is there once it is flushed. If this fails, the record is not in the file.
 
         :raises OSError: there is no room (where writing over what is there takes room), or the disk failed.
         """
@@ -213,7 +214,7 @@ class JournalFile:
             self._file = -1
 
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """Its bytes on disk."""
         try:
             return os.stat(self.path).st_size
         except OSError:
@@ -222,7 +223,7 @@ class JournalFile:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def rows(self, state: JournalState | None) -> tuple[int, list[bytes]]:
-        """What the tables lack, in order, and the number of the newest record.
+        """The rows that the tables lack, in order, and the number of the newest record.
 
         Where records are broken that newer ones follow, what stands in their place is among them.
 
@@ -288,8 +289,8 @@ def _missing(content: bytes, found: dict[int, _Record], settled: int) -> list[by
 
 
 def _between(content: bytes, place: int, start: int) -> bytes:
-    """What stands behind a record that ends at ``place`` and before one at ``start``, which began from the file's start
-    again, perhaps.
+    """The bytes between a record that ends at ``place`` and one at ``start``, which may have begun from the file's
+    start again.
     """
     if place < start:
         return content[place:start]
@@ -322,7 +323,7 @@ def _records(content: bytes, generation: bytes, first: int = 0) -> _Records:
 
 
 def _header(content: bytes) -> _Header | None:
-    """What the file says of itself; None: nothing that can be read."""
+    """The file's header; None: it cannot be read."""
     data = content[: _HEADER.size]
     if len(data) < _HEADER.size or content[_HEADER.size : _HEADER.size + _DIGEST_BYTES] != _digest(data):
         return None

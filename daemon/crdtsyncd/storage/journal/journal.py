@@ -47,17 +47,16 @@ takes 0.5 ms.
 PENDING_CHANGES_MAX = 1024
 """So many wait for the end of one at most."""
 PENDING_BYTES_MAX = 1024 * 1024
-"""Of the changes that wait for that; at half of it the transaction ends."""
+"""Bytes of the changes that wait for that; at half of it the transaction ends."""
 BATCH_BYTES_MAX = 256 * 1024
-"""Of a commit that goes to the journal. What is larger goes to the tables at once: it would be written twice for
-nothing."""
+"""A commit that goes to the journal. A larger one goes to the tables at once: it would be written twice for nothing."""
 MARK_BYTES_MIN = 14
-"""Of a packed row that marks an entry: those of 20,000 need not be packed to see that they are too many."""
+"""Bytes of a packed row that marks an entry: those of 20,000 need not be packed to see that they are too many."""
 
 JOURNAL_ENDING = "-commits"
-"""Of the file's name, behind the database's."""
+"""The ending of the file's name, after the database's."""
 META_NAME = "journal"
-"""Of the row in `meta` that says which records of the file the tables have."""
+"""The name of the row in `meta` that says which records of the file the tables have."""
 
 
 def _plain(*row: Any) -> tuple[Any, ...]:

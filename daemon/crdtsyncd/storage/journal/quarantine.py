@@ -2,9 +2,9 @@
 
 They leave the journal for a table of their own, byte for byte, and so do those that came after them, for these build on
 them: what the other tables hold stays a causal past, as of a moment ago. Each change in them is then given to the core
-again as if a peer had sent it (:mod:`crdtsyncd.loop.replay_quarantine`), which makes its rows anew. What cannot be
-taken in even so stays here, and an alarm says so. This node's writers are not used again, since peers may have seen the
-numbers.
+again as if a peer had sent it (:mod:`crdtsyncd.loop.replay_quarantine`), which makes its rows anew. Changes that cannot
+be taken in even so stay here, and an alarm says so. This node's writers are not used again, since peers may have seen
+the numbers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from crdtsync.errors import StorageError
 from crdtsync.named_tuple import NamedTuple
 
 BYTES_MAX = 64 * 1024 * 1024
-"""Of acknowledged commits that fit into no table. With more than that something is so wrong that the process ends;
-the rows stay in the journal."""
+"""Acknowledged commits that fit into no table. With more than that something is so wrong that the process ends; the
+rows stay in the journal.
+"""
 
 TABLE = "CREATE TABLE IF NOT EXISTS quarantine (id INTEGER PRIMARY KEY, batch BLOB NOT NULL, why TEXT, time_ms INTEGER)"
 _OF_ROWS = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)

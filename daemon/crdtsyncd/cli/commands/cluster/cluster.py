@@ -183,7 +183,7 @@ def rotate_key(settings: Settings, finish: bool) -> None:
 
 
 def _key_state(waits_for: Sequence[str], *, finish: bool) -> str:
-    """What has come of the change of a key: members that do not know it yet are waited for, or are not."""
+    """The state of the change of a key: members that do not know it yet are waited for, or are not."""
     waits = ", ".join(waits_for)
     if finish:
         late = f"; these members refuse this node until they hear of it from another member: {waits}"

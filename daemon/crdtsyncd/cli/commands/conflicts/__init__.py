@@ -9,7 +9,7 @@ Beside the modules of commands:
 
 - ``schema_migration``: what does not fit the schemas, and a command that makes it fit
 
-What the commands do is in ``crdtsync.client.operations``; what a conflict is, in ``crdtsync.core.kinds``.
+The work of the commands is in ``crdtsync.client.operations``; conflicts are explained in ``crdtsync.core.kinds``.
 
 May import: as all of :mod:`crdtsyncd.cli.commands`.
 """

@@ -76,7 +76,7 @@ def history(settings: Settings, key: str, count: int | None, is_prefix: bool, lo
 
 
 def _instead(key: str) -> str:
-    """What to give instead of a pattern, which is a key here."""
+    """The command to give instead of a pattern, which is a key here."""
     parts = key.split("/")
     wild = next((at for at, part in enumerate(parts) if part in ("*", "**")), None)
     if wild is None:

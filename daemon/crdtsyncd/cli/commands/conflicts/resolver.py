@@ -80,7 +80,7 @@ def _next(settings: Settings, conflicts: Resolver) -> Conflict | None:
 
 
 def _answer(command: tuple[str, ...], conflict: Conflict, is_take: bool, limit_s: float) -> object:
-    """What the command makes of a conflict."""
+    """The command's answer to a conflict."""
     shown = output.record(output.entry_fields(conflict.entries[0]))
     printed = _printed(command, f"{shown}\n".encode(), limit_s)
     if is_take:

@@ -127,7 +127,7 @@ def _bring_over(
     *,
     is_dry: bool,
 ) -> Literal["migrated", "current", "left"]:
-    """What was done with a key. If somebody writes it meanwhile, it is looked at anew."""
+    """Migrate a key, and say what was done. If somebody writes it meanwhile, it is looked at anew."""
     while True:
         entry = client.entry(key)
         marked = None if entry is None else (entry.meta or {}).get(VERSION)
@@ -196,7 +196,7 @@ class DeclaredSchemas:
         return is_later and not any(self.of_value(entry.key, entry.value))
 
     def misfits(self, client: Session, listed: Entry) -> Iterator[MisfitValue]:
-        """What of a key does not fit."""
+        """The parts of a key that do not fit."""
         from crdtsyncd.cli.data.kinds import whole_entry
 
         schema = self._declared.get(self.pattern_of(listed.key))
@@ -233,4 +233,4 @@ _PARTS: dict[str, Callable[[Entry], Iterable[object]]] = {
     "set": lambda entry: entry.value,
     "map": _fields,
 }
-"""What a JSON Schema is held against, by kind."""
+"""The values that a JSON Schema is held against, by kind."""

@@ -225,7 +225,7 @@ def _change_one(
 
 
 class _Each:
-    """What goes wrong with one client is told, and does not stop the others; the command ends with its status."""
+    """A failure with one client is reported, and does not stop the others; the command ends with its status."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._status = settings, 0

@@ -87,7 +87,7 @@ class EditSession:
             output.warning(f"your text is kept in {self._mine}")
 
     def edited(self, value: json_values.Value) -> json_values.Value:
-        """What the user makes of a value; called again with the newer one when something came between."""
+        """The user's version of a value; called again with the newer one when something came between."""
         if self._mine.exists():
             self._ask_about(value)
         else:

@@ -102,7 +102,7 @@ def _bring_keys(settings: Settings, keys: RedisKeys | Mem0Memories, policy: str,
 
 
 def _records(keys: RedisKeys | Mem0Memories) -> Iterator[ExportRecord]:
-    """What can be stored; of the rest it is told why not."""
+    """The records that can be stored; for the others a line says why not."""
     refused = None
     for line in keys.lines():
         key = line.fields["key"]
@@ -137,7 +137,8 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
         with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)) as database:
             source = SqliteSaver(database)
             source.is_setup = True  # else it makes its tables where it finds none
-            # What is no UTF-8 is read all the same, and refused when it is used: so one row fails, and not the list.
+            # Text that is no UTF-8 is read all the same, and refused when it is used: so one row fails, and not the
+            # list.
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("BEGIN")  # what its program removes meanwhile stays there for this command
             names = ("thread_id", "checkpoint_ns", "checkpoint_id")

@@ -49,7 +49,7 @@ def update(
 
 
 def filtered(command: tuple[str, ...], content: bytes) -> bytes:
-    """What the command prints when it is fed the content."""
+    """The output of the command when it is fed the content."""
     try:
         done = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=False)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from crdtsyncd.wording import ago, rfc3339
 Fields = dict[str, Any]
 
 LINES_MAX = 23
-"""Of a terminal of 24 lines, one of which the prompt takes."""
+"""Lines of a terminal of 24, one of which the prompt takes."""
 WIDTH_MAX = 100
 VALUE_CHARS_MAX = 48
 NODES_SHOWN_MAX = 6

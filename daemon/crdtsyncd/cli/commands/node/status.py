@@ -142,7 +142,7 @@ SPACE_COLUMNS = (
 
 
 def _state(peer: Mapping[str, Any]) -> str:
-    """Of the connection, and of the node itself if that is not ready."""
+    """The state of the connection, and of the node itself if that is not ready."""
     itself = (peer.get("health") or {}).get("state", "ready")
     return peer["state"] if itself == "ready" else f"{peer['state']}, {itself}"
 
@@ -193,7 +193,7 @@ def _attached(agents: list[Fields]) -> list[Fields]:
 
 
 def _resolving(resolvers: list[Fields], node: str) -> list[Fields]:
-    """Those of this node. Of others it only knows that there are some."""
+    """Those of this node. The resolvers of this node. It only knows that other nodes have some."""
     return [one for one in resolvers if one["node"] == node]
 
 

@@ -5,7 +5,7 @@ Open first: ``checkpoints``.
 Example: ``crdtsync checkpoint create before-refactor``, then, when an agent has ruined the plan, ``crdtsync checkpoint
 restore before-refactor``.
 
-What the commands do is in ``crdtsync.client.operations``; what a point of the past is, in
+The work of the commands is in ``crdtsync.client.operations``; points of the past are explained in
 ``crdtsync.core.reads.cuts``.
 
 May import: as all of :mod:`crdtsyncd.cli.commands`.

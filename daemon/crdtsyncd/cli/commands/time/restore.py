@@ -123,7 +123,7 @@ def _fields(entry: Entry | None) -> dict[str, object] | None:
 
 
 def _lines(found: Difference) -> Iterator[str]:
-    """What differs in one key."""
+    """The lines of one key that differs."""
     old, new = found.before, found.after
     if old is None or new is None:
         yield f"{'+' if old is None else '-'} {found.key} {_values(new or old)}"

@@ -11,7 +11,7 @@ Beside the modules of commands:
 - ``working``: workers that run a command for each task
 - ``children``: runs a command under a claim: its signals, its end
 
-What they stand on is :mod:`crdtsync.coordination`.
+They use :mod:`crdtsync.coordination`.
 
 May import: as all of :mod:`crdtsyncd.cli.commands`, and ``crdtsync.coordination``.
 """

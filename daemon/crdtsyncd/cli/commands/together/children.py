@@ -106,7 +106,8 @@ class Child:
 
 
 def until_told(run: Callable[[], Result], end: Callable[[int], object]) -> Result:
-    """What ``run`` returns; it goes on in a thread. Whoever ends this process has ``end`` called, with the signal.
+    """The result of ``run``, which goes on in a thread. If somebody ends this process, ``end`` is called with the
+    signal.
 
     Python handles a signal in the main thread, between two steps. If one comes just before that thread waits for
     another one or for a command, nothing wakes it. So it waits for nothing but signals, which come by a socket.

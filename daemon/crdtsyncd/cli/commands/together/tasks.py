@@ -163,7 +163,7 @@ COLUMNS = (
 
 
 def _waits(found: Task, tasks: Mapping[str, Task], now_s: float) -> str:
-    """What a task that is open waits for, beside a worker."""
+    """The reason why an open task waits, beside a missing worker."""
     if found.state != "open":
         return ""
     first = [key for key in found.after if key in tasks and tasks[key].state != "done"]
