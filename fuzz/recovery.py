@@ -216,6 +216,7 @@ async def _serve(place: Path) -> None:
     finally:
         store.close()
         gc.unfreeze()
+        gc.enable()  # a driver leaves the collector off
     if _LOGGED:
         raise BugFound(_LOGGED[0][-1500:])
 
