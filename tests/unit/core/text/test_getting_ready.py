@@ -603,45 +603,35 @@ def test_copies_of_many_texts_are_not_all_in_memory(node: Host, monkeypatch: pyt
     assert node.alarms == set()
 
 
-def test_a_change_of_more_texts_than_there_is_room_for_is_taken_in(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = node.agent()
-    keys = [f"t{number}" for number in range(6)]
-    documents = [decode_dot(make_long_text(agent, key)) for key in keys]
-    monkeypatch.setattr(document_cache, "OPEN_BYTES_MAX", node.replica.documents.get(documents[0]).memory_bytes)
-    node.restart()
-    update = update_of([Item((6, 0), (5, 0), None)])
-    member = Renegade(node)
-    member.write(
-        "default", *[text_op(key, None, document, update, ()) for key, document in zip(keys, documents, strict=True)]
-    )
-    turns = 0
-    while len(node.replica.gate):
-        node.turn()
-        node.fleet.pass_time(0.3)
-        assert not len(node.replica.gate) or len(node.replica.documents) < len(keys) // 2
-        turns += 1
-        assert turns < 300
-    assert turns > len(keys)
-    assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 1)] * len(keys)
-    assert node.alarms == set()
-
-
-def test_a_batch_of_more_texts_than_there_is_room_for_is_done(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of", ["peer", "agent"])
+def test_edits_of_more_texts_than_there_is_room_for_are_all_made(
+    node: Host, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """In one change of a peer, or in one batch of an agent."""
     agent = node.agent()
     keys = [f"t{number}" for number in range(6)]
     documents = [decode_dot(make_long_text(agent, key)) for key in keys]
     monkeypatch.setattr(document_cache, "OPEN_BYTES_MAX", node.replica.documents.get(documents[0]).memory_bytes)
     node.restart()
     agent, update = node.agent(), update_of([Item((6, 0), (5, 0), None)])
-    request = agent.write("batch", ops=[["text_apply", {"key": key, "update": update}] for key in keys])
+    request = None
+    if of == "agent":
+        request = agent.write("batch", ops=[["text_apply", {"key": key, "update": update}] for key in keys])
+    else:
+        ops = [text_op(key, None, document, update, ()) for key, document in zip(keys, documents, strict=True)]
+        Renegade(node).write("default", *ops)
     turns = 0
-    while request not in agent.replies:
+    while len(node.replica.gate) or (request is not None and request not in agent.replies):
         node.turn()
+        node.fleet.pass_time(0.3)
+        assert not len(node.replica.gate) or len(node.replica.documents) < len(keys) // 2
         turns += 1
         assert turns < 300
-    agent.result(request)
+    if request is not None:
+        agent.result(request)
     assert turns > len(keys)
     assert [node.agent().get(key) for key in keys] == ["a" * (ITEMS + 1)] * len(keys)
+    assert node.alarms == set()
     node.fleet.run(2.0)
     assert node.replica.documents.memory_bytes <= document_cache.OPEN_BYTES_MAX
 
