@@ -33,8 +33,15 @@ def command(name):
     found: Any = build()
     for part in name.split():
         found = found.get_command(click.Context(found), part)
-    assert isinstance(found, StateCommand)
+    assert isinstance(found, StateCommand), name
     return found
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """All of them by name."""
+    assert len(NAMES) > 100
+    return {name: command(name) for name in NAMES}
 
 
 def settings_of(*arguments):
@@ -86,12 +93,12 @@ def test_other_words_with_a_dash_are_wrong_options(word):
         settings_of("probe", word)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_takes_the_common_options(name):
-    common = [option.opts[0] for option in command(name).params if isinstance(option, CommonOption)]
-    own = {"watch": "--after", "undo": "--agent", "search": "--agent"}.get(name)
+def test_every_command_takes_the_common_options(commands):
     everywhere = ["--socket", "--space", "--agent", "--agent-key-file", "--after", "--json", "--timeout"]
-    assert common == [option for option in everywhere if option != own]
+    for name, found in commands.items():
+        common = [option.opts[0] for option in found.params if isinstance(option, CommonOption)]
+        own = {"watch": "--after", "undo": "--agent", "search": "--agent"}.get(name)
+        assert common == [option for option in everywhere if option != own], name
 
 
 GROUPS = sorted({name.partition(" ")[0] for name in NAMES if " " in name})
@@ -141,29 +148,31 @@ def test_completion_is_a_script_of_the_shell(crdtsync, shell):
     assert f"_CRDTSYNC_COMPLETE={shell}_complete" in result.out
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_help_shows_an_example_of_its_command(crdtsync, name):
-    result = crdtsync(*name.split(), "--help")
-    assert result.status == 0
-    example = result.out.partition("Example")[2].partition("Options:")[0]
-    assert f"crdtsync {name}" in example
-    assert not [line for line in result.out.splitlines() if len(line) > 100]
+def test_every_help_shows_an_example_of_its_command(crdtsync):
+    for name in NAMES:
+        result = crdtsync(*name.split(), "--help")
+        assert result.status == 0, name
+        example = result.out.partition("Example")[2].partition("Options:")[0]
+        assert f"crdtsync {name}" in example
+        assert not [line for line in result.out.splitlines() if len(line) > 100], name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_option_has_a_help_text(name):
+def test_every_option_has_a_help_text(commands):
     assert [
-        option.name for option in command(name).params if isinstance(option, click.Option) and not option.help
+        f"{name} --{option.name}"
+        for name, found in commands.items()
+        for option in found.params
+        if isinstance(option, click.Option) and not option.help
     ] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_is_documented_with_its_options(name):
-    section = PAGE.read_text().partition(f"\n### {name}\n")[2].partition("\n### ")[0]
-    own = [o for o in command(name).params if isinstance(o, click.Option) and not isinstance(o, CommonOption)]
-    missing = [option.opts[0] for option in own if option.opts[0] not in section]
-    assert section
-    assert missing == []
+def test_every_command_is_documented_with_its_options(commands):
+    page = PAGE.read_text()
+    for name, found in commands.items():
+        section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        assert section, name
+        own = [o for o in found.params if isinstance(o, click.Option) and not isinstance(o, CommonOption)]
+        assert [f"{name} {option.opts[0]}" for option in own if option.opts[0] not in section] == []
 
 
 def test_the_help_lists_every_command_with_a_whole_sentence(crdtsync):
