@@ -23,7 +23,7 @@ HELD_AND_FROZEN = 347
 """Somebody is frozen that holds a key by its ask alone, on a host that was cut off; another one has asked meanwhile."""
 
 
-@pytest.mark.parametrize("seed", [*range(6), FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
+@pytest.mark.parametrize("seed", [0, 1, FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"
@@ -35,7 +35,7 @@ def test_history_of_claims_by_quorum() -> None:
 
 
 def test_histories_of_claims_by_quorum_on_hosts_that_only_vote() -> None:
-    seeds = (*range(8), SLOW_AFTER_ALL, RESTORED_AND_RESTARTED)
+    seeds = (*range(4), SLOW_AFTER_ALL, RESTORED_AND_RESTARTED)
     claimed = [run_history(seed, by_quorum=True, is_whole=False).counts["claimed"] for seed in seeds]
     assert sum(claimed) > len(claimed)
 

@@ -145,13 +145,13 @@ TestTroubles.settings = settings(
 )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_history(seed):
     run_history(seed)
 
 
 @pytest.mark.parametrize("make_world", [Late, Never])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_history_whose_rows_come_late_to_their_tables(seed, make_world):
     run_history(seed, make_world=make_world, is_tight=True)
 

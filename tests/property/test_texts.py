@@ -114,7 +114,7 @@ def _only(values: list[str]) -> str:
 HISTORIES = [(*who, apart) for who in (("ab", "a"), ("ab", "ab"), ("abc", "abc")) for apart in " \n"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("names, compactors, apart", HISTORIES)
 def test_every_acknowledged_mark_is_there_once(names: str, compactors: str, apart: str, seed: int) -> None:
     play(names, compactors, apart, seed)
@@ -127,8 +127,7 @@ def test_so_it_is_where_every_change_is_taken_in_by_copies(
 ) -> None:
     monkeypatch.setattr("crdtsync.core.replica.text_edits.STEP_PARTS_MAX", 0)
     monkeypatch.setattr("crdtsync.core.text.document.STEP_PARTS_MAX", parts_max)  # and each piece by piece
-    for seed in range(100, 102):
-        play(names, compactors, apart, seed)
+    play(names, compactors, apart, 100)
 
 
 @pytest.mark.soak

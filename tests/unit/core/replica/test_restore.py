@@ -15,7 +15,7 @@ from tests.fleet.fleet import fleet_of
 from tests.simulator.cuts import patiently, restore, said, write_something
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(5))
 def test_all_kinds_are_as_they_were(seed):
     random = Random(seed)
     with fleet_of("a", "b", linked=True) as fleet:

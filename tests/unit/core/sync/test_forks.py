@@ -497,7 +497,7 @@ def test_agents_of_a_host_that_moved_its_branch_attach_to_another_database(fleet
     assert host.store.incarnation == incarnation
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_histories_with_forks(seed):
     run_forks(seed)
 

@@ -123,7 +123,7 @@ def test_well_packed_garbage(plain):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-@examples(40)
+@examples(10)
 @given(data=st.data())
 def test_any_part_may_hold_anything(cls, data):
     plain = unpack(data.draw(made(cls)).encode())

@@ -18,7 +18,7 @@ def steps_of(items: list[Item]) -> int:
     return at_once(exact([item.placed() for item in items])).steps
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(8))
 def test_nobody_takes_more_steps_in_any_order(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(4):
@@ -36,7 +36,7 @@ def test_nobody_takes_more_steps_in_any_order(seed: int) -> None:
             assert bound <= known.competition.steps
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_items_are_in_the_order_that_the_library_puts_them_in(seed: int) -> None:
     rng = random.Random(seed)
     items = in_some_order(forged(rng, 30), rng)

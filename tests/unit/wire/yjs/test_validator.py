@@ -97,7 +97,7 @@ def state(doc):
 # -- what is genuine passes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(8))
 def test_every_update_of_a_session_passes_and_its_ranges_are_what_the_document_holds(seed):
     updates = session(random.Random(seed), 30, only_text=seed % 2 == 0)
     doc: Any = pycrdt.Doc()
@@ -114,7 +114,7 @@ def test_every_update_of_a_session_passes_and_its_ranges_are_what_the_document_h
         assert known == plain == state(doc)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(5))
 def test_every_replica_passes_all_updates_in_its_own_causal_order(seed):
     rng = random.Random(seed)
     replicas = [Replica(client_id, rng) for client_id in rng.sample(range(1, 2**53), rng.randint(2, 4))]
@@ -144,7 +144,7 @@ def test_every_replica_passes_all_updates_in_its_own_causal_order(seed):
     assert all(each == known[0] for each in known)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(5))
 def test_whole_documents_differences_and_merged_updates_pass(seed):
     rng = random.Random(1000 + seed)
     updates = session(rng, 25)
@@ -174,7 +174,7 @@ def test_whole_documents_differences_and_merged_updates_pass(seed):
     assert known == state(late)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_known_may_come_again(seed):
     updates = session(random.Random(2000 + seed), 20)
     known = outline(*updates)
@@ -384,7 +384,7 @@ def test_refused_with_the_reason(name):
     assert "; expected " in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_truncated_anywhere_or_followed_by_anything_is_refused(seed):
     updates = session(random.Random(3000 + seed), 12)
     known = Outline(ROOTS)
@@ -398,15 +398,14 @@ def test_truncated_anywhere_or_followed_by_anything_is_refused(seed):
         advance(known, validate_update(data, known))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_any_update_left_out_makes_its_author_s_next_one_a_gap(seed):
+@pytest.mark.parametrize("left_out", [0, 4, 8])
+def test_any_update_left_out_makes_its_author_s_next_one_a_gap(left_out):
     doc: Any = pycrdt.Doc(client_id=7)
     typed = doc.get("text", type=pycrdt.Text)
     updates = []
     doc.observe(lambda event: updates.append(event.update))
     for number in range(10):
         typed.insert(0, str(number))
-    left_out = random.Random(seed).randrange(9)
     known = outline(*updates[:left_out])
     with pytest.raises(InvalidUpdate, match=rf"client 7 starts at clock {left_out + 1}.*expected {left_out} at most"):
         validate_update(updates[left_out + 1], known)
