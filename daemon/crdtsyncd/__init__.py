@@ -6,13 +6,14 @@ while the write-ahead log is checkpointed or a backup is copied.
 Open first: :class:`~crdtsyncd.loop.driver.Driver`, the only caller of the core's node, and in it ``feed`` and
 ``_take_turn``: step what came in, commit, let it out. Then :mod:`crdtsyncd.storage.database` for what a commit is.
 
-How it starts: ``main`` reads the options and has the settings read in another process; ``serve`` opens the
+How it starts: ``main`` has the settings read in another process; ``serve`` opens the
 database, makes the driver, listens on the agents' socket, and only then imports and starts what speaks to peers.
 
 Modules:
 
 - ``scripts``: the two programs begin here, and say what is not installed
-- ``main``: the command ``crdtsyncd``: options, exit status; it imports little
+- ``main``: the command ``crdtsyncd``: settings, exit status; it imports little
+- ``options``: what may stand on its command line
 - ``serve``: what it starts: database, driver, listeners, signals
 - ``wording``: figures in words, for people
 - ``terminal``: the one way by which something comes before a person
@@ -22,7 +23,7 @@ Rooms, top to bottom; each may import the rooms below it and never one above (``
 - ``devfleet``: ``./dev up``: a few daemons on this machine
 - ``cli``: the command ``crdtsync``
 - ``top``, ``doctor``: what these two commands look at and show
-- (``main``, then ``serve``)
+- (``main``, then ``options``, then ``serve``)
 - ``cluster``: what is listened on, which members are dialled, joining
 - ``loop``: the event loop's turns: the driver, and the agents' socket
 - ``peers``: websockets to other daemons: dial, listen, join

@@ -517,6 +517,11 @@ def test_killed_and_started_again_it_goes_on_with_all_that_was_acknowledged(daem
 
 NOTES_IMPORTS = """
 import json, os, sys
+_, _, file = sys.argv  # a service has no options, and its file where it is looked for
+place = os.path.join(os.environ["XDG_CONFIG_HOME"], "crdtsync", "crdtsyncd.toml")
+os.makedirs(os.path.dirname(place), exist_ok=True)
+os.path.exists(place) or os.symlink(file, place)
+del sys.argv[1:]
 from crdtsyncd.main import main
 from crdtsyncd.serve import Service
 make = Service._make_fleet
@@ -528,7 +533,7 @@ Service._make_fleet = noting
 main()
 """
 LATE = {
-    "cryptography", "websockets", "structlog", "zeroconf", "prometheus_client", "pydantic", "pycrdt", "rich",
+    "click", "cryptography", "websockets", "structlog", "zeroconf", "prometheus_client", "pydantic", "pycrdt", "rich",
     "email", "http", "importlib.metadata", "ctypes", "shutil", "crdtsyncd.config.model",
     "crdtsyncd.cluster.cluster_runtime", "crdtsyncd.security.node_key",
     "crdtsyncd.security.tls", "crdtsyncd.peers.websocket_peer", "crdtsyncd.telemetry.prometheus", "crdtsyncd.cli",
@@ -540,6 +545,7 @@ def test_agents_are_served_before_what_they_do_not_need_is_imported(
 ) -> None:
     """Those imports are half of what a start takes. (The first start of all makes a key, and is another matter.)"""
     monkeypatch.setenv("IMPORTS", str(tmp_path / "imports"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     daemon = make_daemon(program=NOTES_IMPORTS, insecure_loopback=False)
     assert daemon.stop() == 0
     daemon.start()

@@ -79,6 +79,14 @@ def test_the_programs_say_what_to_install(program: str) -> None:
         assert done.stderr.count("\n") == 1
 
 
+def test_a_daemon_without_options_says_what_to_install() -> None:
+    done = run_without(modules("daemon"), "from crdtsyncd.scripts import crdtsyncd\ncrdtsyncd()")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert " is not installed: " in done.stderr
+    assert done.stderr.endswith("pip install 'crdtsync[daemon]'\n")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("program", ["crdtsync", "crdtsyncd"])
 def test_with_all_of_it_they_begin(program: str) -> None:
     done = run_without([], f"from crdtsyncd.scripts import {program}\n{program}()", "--version")

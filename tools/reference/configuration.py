@@ -6,8 +6,8 @@ A new setting gets a row with its description. Who writes better words into the 
 from __future__ import annotations
 
 import click
-from crdtsyncd import main
 from crdtsyncd.config.model import Config
+from crdtsyncd.options import cli
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -41,7 +41,7 @@ def configuration() -> str:
 
 
 def _options(name: str) -> str:
-    options = [option for option in main.cli.params if isinstance(option, click.Option) and option.name == name]
+    options = [option for option in cli.params if isinstance(option, click.Option) and option.name == name]
     return ", ".join(f"`{option.opts[0]}`" for option in options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from crdtsyncd.config.model import Config, config_path, load_config
 from crdtsyncd.doctor.finding import Finding, ok, problem, warning
-from crdtsyncd.main import cli
+from crdtsyncd.options import cli
 
 from crdtsync.errors import ConfigError
 from crdtsync.named_tuple import NamedTuple
