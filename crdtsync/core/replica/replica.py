@@ -117,8 +117,8 @@ class Replica(SpaceState):
         self.clock.last = row.hlc  # not the entries': a clock from far ahead is applied and not taken over
         self._make_parts(row.history_floor, row.history_since_ms)
 
-    def _make_parts(self, history_floor: VersionVector, history_since_ms: int, digest: int | None = None) -> None:
-        """All that a replica which sleeps does without, as it stands on disk; ``digest``: of the entries, if known."""
+    def _make_parts(self, history_floor: VersionVector, history_since_ms: int, slept: Asleep | None = None) -> None:
+        """All that a replica which sleeps does without, as it stands on disk; ``slept``: what was known meanwhile."""
         ledger = self.ledger
         self.codec = Codec(self._cluster, self.name, self.epoch)
         self.entries = Entries()
@@ -145,7 +145,7 @@ class Replica(SpaceState):
         self._less_recent: dict[tuple[Writer, int], bytes] = {}
         self.staging = Staging(self, ledger)
         self.unknown: tuple[Change, Dot] | None = None
-        self._load_entries(digest)
+        self._load_entries(slept)
 
     def _load_heads(self, row: SpaceRow) -> None:
         for writer, seq, change_hash in self.storage.heads(self.id):
@@ -159,12 +159,13 @@ class Replica(SpaceState):
         else:
             self.since_own = {w for w, _ in self.storage.heads_after(self.id, row.own_position) if w != self.writer}
 
-    def _load_entries(self, digest: int | None) -> None:
+    def _load_entries(self, slept: Asleep | None) -> None:
         stored = list(self.storage.entries(self.id, self.values.stand_in))
         self.values.doubt_all(stored)
         markers = [entry for entry in stored if entry.kind == Kind.TEXT]
         reserved = [entry for entry in stored if entry.key[0] == "_"]
-        self.entries.load(stored, digest)
+        is_known = slept is not None and slept.entries == len(stored)  # else the disk has lost some: peers hold them
+        self.entries.load(stored, slept.digest if slept is not None and is_known else None)
         self.note_reserved(reserved)
         self.texts.load(markers)
         self.schemas.take_retold()  # nobody has been told anything else
@@ -235,7 +236,7 @@ class Replica(SpaceState):
         assert asleep is not None, "it sleeps"
         self.__class__, self.asleep = Replica, None
         try:
-            self._make_parts(asleep.history_floor, asleep.history_since_ms, asleep.digest)
+            self._make_parts(asleep.history_floor, asleep.history_since_ms, asleep)
             self.idle_looks = 0
             self.woken(self)
         except BaseException:  # the disk failed: it sleeps on

@@ -80,6 +80,23 @@ def test_a_difference_is_found_in_the_sleep_of_one(pair: Fleet, monkeypatch: pyt
     assert "divergence" in a.alarms | b.alarms
 
 
+def test_a_row_that_the_disk_loses_in_its_sleep_is_noticed_when_it_wakes(pair: Fleet) -> None:
+    """It slept with a digest of all that it held, and a peer still has what is gone."""
+    a = pair["a"]
+    for key in "kl":
+        a.agent("ann").set(key, 1)
+    pair.sync()
+    (lost,) = a.replica.entries.held("k")
+    let_minutes_pass(pair)
+    assert is_asleep(a)
+    a.store._db.execute("DELETE FROM entries WHERE row = ?", (lost.row,))
+    a.store._db.commit()
+    assert a.agent("ann").get("k") is None
+    pair["b"].agent("bob").set("m", 1)
+    pair.run(10, step_s=1)
+    assert a.agent("ann").get("k") == 1
+
+
 def test_a_write_wakes_it_and_keeps_what_it_knew(node: Host) -> None:
     ann = node.agent("ann")
     ann.do("schema_set", key="_schema/r", pattern="r", policy="all")
