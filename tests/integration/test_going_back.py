@@ -11,6 +11,7 @@ import pytest
 
 from crdtsync.client import AsyncClient
 from crdtsync.client.operations import restore
+from crdtsync.client.protocol.steps import Compute
 from crdtsync.errors import DamagedValue, InvalidRequest
 from crdtsync.wire.blobs import subject_of
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
@@ -125,7 +126,7 @@ def test_a_comparison_goes_page_by_page_and_misses_no_key(daemon: Daemon, monkey
         return [(one.key, one.before and one.before.value, one.after and one.after.value) for one in found]
 
     steps = list[int]()
-    monkeypatch.setattr(restore, "_nothing", steps.append)  # what begins the time limit anew
+    monkeypatch.setattr(restore, "NEXT_PAGE", Compute(steps.append, 1))  # what begins the time limit anew
     assert told() == expected
     assert len(steps) == 2, "of three pages"
     pages: list[tuple[str, object, object]] = []

@@ -68,7 +68,8 @@ class AsyncSession(
 
     Every method raises :class:`~crdtsync.errors.Timeout` when its ``timeout`` (seconds or timedelta; the client's if
     not given) ends first, and :class:`~crdtsync.errors.Refused` or one of its kinds when the daemon says no. A write
-    whose Timeout has no ``token`` may or may not be done.
+    whose Timeout has no ``token`` may or may not be done. What takes several requests, page by page, key by key or
+    change by change, has that time for each of them.
 
     Under asyncio, a task that is cancelled during a write may have written or not.
     """

@@ -70,7 +70,8 @@ class Session(
 
     Every method raises :class:`~crdtsync.errors.Timeout` when its ``timeout`` (seconds or timedelta; the client's if
     not given) ends first, and :class:`~crdtsync.errors.Refused` or one of its kinds when the daemon says no. A write
-    whose Timeout has no ``token`` may or may not be done.
+    whose Timeout has no ``token`` may or may not be done. What takes several requests, page by page, key by key or
+    change by change, has that time for each of them.
     """
 
     def __init__(self, connection: Connection, timeout_s: float, overrides: Arguments) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations.listings import PAGE_ITEMS_MAX
+from crdtsync.client.protocol.steps import NEXT_PAGE
 from crdtsync.client.values.encoding import plain
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.results import Fields, moment
@@ -132,6 +133,7 @@ def history(
         if last is not None and len(items) == last and items[-1]["op"] != "text":
             return _answer(first, items, has_more=True)  # of a text the rest may belong to the last item
         place = {"before": page["before"]}
+        yield NEXT_PAGE
 
 
 def _of_prefix(prefix: str, last: int | None, lost: bool) -> Arguments:

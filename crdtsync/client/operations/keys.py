@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.operations import writes
 from crdtsync.client.operations.listings import PAGE_ITEMS_MAX, Listings
 from crdtsync.client.protocol.backoff import random_up_to
-from crdtsync.client.protocol.steps import Compute, Exchange, Pause, Steps
+from crdtsync.client.protocol.steps import NEXT_PAGE, Compute, Exchange, Pause, Steps
 from crdtsync.client.session.request_context import Arguments, WriteConcern
 from crdtsync.client.values.durations import milliseconds
 from crdtsync.client.values.listing import Listing, check_count
@@ -73,6 +73,7 @@ class Operations(Listings):
             start = items[-1]
             if start.index + 1 >= page["length"]:
                 break
+            yield NEXT_PAGE
         return items
 
     def members(self, key: str, limit: int | None, after: str | None, timeout_s: float) -> Steps[Listing[Member]]:
@@ -98,6 +99,7 @@ class Operations(Listings):
             if not page["items"] or end >= page["length"]:
                 break
             place = {"start": end, "previous": page["items"][-1][1]}
+            yield NEXT_PAGE
         return Listing(found.values(), token)
 
     def fields(
@@ -120,6 +122,7 @@ class Operations(Listings):
             if not page["more"] or not page["items"]:
                 break
             start = found[-1].name
+            yield NEXT_PAGE
         return found
 
     def wait(self, token: str, w: WriteConcern, timeout_s: float) -> Exchange[int]:

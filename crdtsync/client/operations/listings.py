@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
-from crdtsync.client.protocol.steps import Exchange, Steps
+from crdtsync.client.protocol.steps import NEXT_PAGE, Exchange, Steps
 from crdtsync.client.session.request_context import Arguments, Context, Write, WriteConcern
 from crdtsync.client.values.encoding import encode, plain
 from crdtsync.client.values.listing import Listing, check_count
@@ -95,6 +95,7 @@ class Listings(Context):
                 if key not in there:
                     self.memory.read(key, None)
             found.update((yield from self._read_rows(page["items"], timeout_s)))
+            yield NEXT_PAGE
         return found
 
     def _read_rows(self, rows: Iterable[Any], timeout_s: float) -> Steps[list[tuple[str, Any]]]:
@@ -105,6 +106,7 @@ class Listings(Context):
                 self.memory.read(key, version)
                 items.append((key, plain(value)))
                 continue
+            yield NEXT_PAGE
             found = yield from self.get(key, _GONE, None, timeout_s)
             if found is not _GONE:
                 items.append((key, found))
@@ -124,6 +126,7 @@ class Listings(Context):
         for fields in rows:
             found.append(self._listed(fields))
             if any(one["value"] is None for one in (fields, *fields["siblings"])):
+                yield NEXT_PAGE
                 found[-1] = yield from self._entry_now(found[-1], timeout_s)
         return found
 
@@ -175,6 +178,7 @@ class Listings(Context):
                 break
             if start is None:
                 start = rows[-1]["key" if entries else 0]
+            yield NEXT_PAGE
         return rows
 
     def now(self, timeout_s: float) -> Steps[str]:
@@ -200,7 +204,9 @@ class Listings(Context):
             more = page["more"] and bool(page["items"])
             if page["items"]:
                 start = page["items"][-1][0]
+                yield NEXT_PAGE
                 count += yield from self._delete_rows(page["items"], w, timeout_s)
+                yield NEXT_PAGE
         return count
 
     def bring_back(self, w: WriteConcern, timeout_s: float) -> Steps[tuple[int, int]]:
@@ -211,6 +217,7 @@ class Listings(Context):
             part = Write(self, "bring_back", {}, lambda reply, _token, _is_batched: reply, waits=True)
             reply = yield from self.send(part, w, timeout_s)
             written, left, more = written + reply["written"], left + reply["left"], reply["more"]
+            yield NEXT_PAGE
         return written, left
 
     def _delete_rows(self, rows: list[Any], w: WriteConcern, timeout_s: float) -> Steps[int]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations.listings import Selection
-from crdtsync.client.protocol.steps import Compute
+from crdtsync.client.protocol.steps import NEXT_PAGE, Compute
 from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.points import CHECKPOINT, Point, point_argument
@@ -84,7 +84,7 @@ def restore(
             blobs += reply.get("blobs", ())
             done.left.update((key, why) for key, why in reply["left"] if key not in blobs)
             done.token, seen, start = token, reply["seen"], reply["next"]
-            yield Compute(progress or _nothing, len(reply["items"]))
+            yield NEXT_PAGE if progress is None else Compute(progress, len(reply["items"]))
             if start is None:
                 break
     return done, blobs, seen
@@ -139,7 +139,7 @@ def diff(before: Operations, after: Operations, wanted: Selection, timeout_s: fl
         if end is None:
             break
         start = end
-        yield Compute(_nothing, len(changed))  # the time limit is for each page
+        yield NEXT_PAGE
     return found
 
 
@@ -162,7 +162,3 @@ def _said(entry: Entry | None) -> Any:  # Any: values
 
 def _without_upload(entry: Entry) -> Any:
     return {**entry.value, "upload": ""} if entry.kind == "blob" else entry.value
-
-
-def _nothing(_count: int) -> None:
-    return None

@@ -106,6 +106,9 @@ class Compute:
         self.argument = argument
 
 
+NEXT_PAGE = Compute(lambda _: None, None)
+"""Between two pages of what takes several requests: the time limit begins anew, since it is for each page."""
+
 Step = Exchange[Any] | Pause | Compute
 Steps = Generator[Step, Any, T]
 """The value that is sent in depends on the step: the result that an Exchange made of its reply, or that of the caller's

@@ -15,7 +15,7 @@ import msgpack
 import pytest
 import uvloop
 
-from crdtsync.client.protocol.steps import Exchange
+from crdtsync.client.protocol.steps import NEXT_PAGE, Exchange
 from crdtsync.errors import CrdtSyncError
 
 PATIENCE_S = 60.0
@@ -161,11 +161,14 @@ def go_on(plan: Any, step: Any, reply: Any) -> Any:
 
 
 class Played:
-    """What came of a plan: its steps as ``(operation, arguments)``, and its result."""
+    """What came of a plan: its steps as ``(operation, arguments)``, its result, and whether the time limit began anew
+    before each step.
+    """
 
-    def __init__(self, steps: list[Any], result: Any) -> None:
+    def __init__(self, steps: list[Any], result: Any, *, is_each_timed_anew: bool) -> None:
         self.steps = steps
         self.result = result
+        self.is_each_timed_anew = is_each_timed_anew
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -185,15 +188,19 @@ def play() -> Callable[..., Played]:
     """Run a plan against replies that are given in advance; an exception among them is thrown in."""
 
     def run(plan: Any, *replies: Any) -> Played:
-        steps, left = [], list(replies)
+        steps, left, timed_anew, is_anew = [], list(replies), list[bool](), True
         plan = iter(plan)
         try:
             step = next(plan)
             while True:
+                if step is NEXT_PAGE:
+                    is_anew, step = True, plan.send(None)
+                    continue
+                timed_anew.append(is_anew)
                 steps.append(step)
-                step = go_on(plan, step, left.pop(0))
+                is_anew, step = False, go_on(plan, step, left.pop(0))
         except StopIteration as done:
             assert not left, f"the plan did not ask for {left}"
-            return Played(steps, done.value)
+            return Played(steps, done.value, is_each_timed_anew=all(timed_anew))
 
     return run

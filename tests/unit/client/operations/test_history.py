@@ -45,6 +45,7 @@ def test_pages_are_put_together(play):
         {"key": "k", "limit": 10, "lost": False},
         {"key": "k", "limit": 9, "lost": False, "before": "p"},
     ]
+    assert played.is_each_timed_anew
     found = played.result
     assert [(one.value, one.fate, one.ttl) for one in found] == [("3.1.0", "live", 1.5), ("2.1.0", "deleted", 1.5)]
     assert found[1].removed_by.agent == "bob"

@@ -457,3 +457,49 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_sent(operations, pl
         Batch(operations, None).append("k", {1})
     with pytest.raises(InvalidValue):
         play(set_value(operations, "k", 1, meta={"a": object()}))
+
+
+# -- page by page -----------------------------------------------------------------------------------------------
+
+
+def rows(*names, more=False):
+    return {"items": [[name, "log", None, f"v1.{name}", 0] for name in names], "more": more, "token": "c1.x"}
+
+
+LONG = {
+    "keys": (lambda o: o.keys(Selection(), None, T), [rows("a", more=True), rows("b")]),
+    "items": (lambda o: o.items(Selection(), None, T), [rows("a", "b"), got([1]), got([2])]),
+    "get_many": (
+        lambda o: o.get_many(["a", "b"], None, T), [rows("a") | {"done": 1}, got(1), rows("b") | {"done": 1}, got(2)]
+    ),
+    "conflicts": (
+        lambda o: o.conflicts(Selection(), None, T),
+        [{"items": [listed("a", siblings=[1])], "more": False, "token": "c1.x"}, an_entry(1, siblings=[2])],
+    ),
+    "log": (
+        lambda o: o.log("l", 0, None, None, None, T, attributes=True), [log_page(0, [0], 2), log_page(1, [1], 2)]
+    ),
+    "members": (
+        lambda o: o.members("s", None, None, T), [log_page(0, [0], 2), log_page(1, [1], 2)]
+    ),
+    "fields": (
+        lambda o: o.fields("m", None, None, None, T),
+        [log_page(0, [], 2) | {"items": [["f", packed(1), "1.1.0", "me", "n", 0]], "more": more} for more in (1, 0)],
+    ),
+    "delete_prefix": (
+        lambda o: o.delete_prefix("p", None, T),
+        [rows("pa", more=True), {"results": [{"existed": True}], "token": "c1.x"}, rows()],
+    ),
+    "bring_back": (
+        lambda o: o.bring_back(None, T), [{"written": 1, "left": 0, "more": more, "token": "c1.x"} for more in (1, 0)]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_time_limit_is_for_each_request_of_what_takes_many(operations, play, name):
+    """On a busy host 100 pages may take longer together than one may."""
+    plan, replies = LONG[name]
+    played = play(plan(operations), *replies)
+    assert len(played.steps) == len(replies)
+    assert played.is_each_timed_anew
