@@ -193,4 +193,8 @@ def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:
     assert shell.ok("get", "plan/a") == "1"
     assert shell.ok("space", "merge", "trial") == "+ plan/a\n- plan/b"
     assert (shell.ok("get", "plan/a"), shell("get", "plan/b").status) == ("2", 1)
-    assert shell.ok("space", "merge", "trial") == ""
+    again = shell("space", "merge", "trial")
+    assert (again.status, again.out) == (0, "")
+    assert "nothing has changed in trial that is not here" in again.err
+    (told,) = shell.json("--json", "space", "merge", "trial")
+    assert (told["written"], told["removed"], told["left"]) == ([], [], {})

@@ -192,6 +192,22 @@ def test_verifying_finds_what_the_disk_has_spoilt_alive_or_dead(
     assert shell.ok("checkpoint", "verify", "early") == "whole: 0 keys"
 
 
+def test_commands_that_find_nothing_to_take_back_say_so(daemon: Daemon, tmp_path: Path) -> None:
+    """To a person, beside the result: a script reads a line for each key, or with ``--json`` one object."""
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("set", "plan/goal", "1")
+    shell.ok("checkpoint", "create", "here")
+    restore, undo = ("checkpoint", "restore", "here"), ("undo", "--agent", "critic", "--since", "checkpoint:here")
+    for command, why in ((restore, "these keys are as they were then"), (undo, "nothing that critic has done")):
+        for option in ((), ("--dry-run",)):
+            done = shell(*command, *option)
+            assert (done.status, done.out) == (0, "")
+            assert done.err.startswith("crdtsync: there is nothing to ")
+            assert why in done.err
+        (told,) = shell.json("--json", *command)
+        assert (told["restored"], told["removed"], told["changed"], told["left"]) == ([], [], [], {})
+
+
 def test_what_the_disk_has_spoilt_is_fetched_from_the_other_host(
     make_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:

@@ -97,6 +97,24 @@ def lines(settings: Settings, found: Iterable[tuple[str, Mapping[str, object]]],
         warning(nothing)
 
 
+def keys(
+    settings: Settings,
+    marked: Mapping[str, Iterable[str]],
+    left: Mapping[str, str],
+    fields: Mapping[str, object],
+    nothing: str,
+) -> None:
+    """Print what a command did to many keys, with ``--json`` as one object: the keys behind the mark that says what,
+    and "!" before those that it ``left`` alone, with why.
+    """
+    if settings.json:
+        line(record(fields))
+        return
+    marks = {key: mark for mark, some in marked.items() for key in some}
+    found = (f"! {key}: {left[key]}" if key in left else f"{marks[key]} {key}" for key in sorted({*marks, *left}))
+    lines(settings, ((plain, {}) for plain in found), nothing)
+
+
 def done(settings: Settings, fields: Mapping[str, object]) -> None:
     """The same of a command that tells people nothing."""
     if settings.json:

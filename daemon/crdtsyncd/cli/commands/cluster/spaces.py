@@ -120,12 +120,9 @@ def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
     """
     with connect(settings) as client:
         merged = client.merge_space(name, prefix=prefix, dry_run=dry_run)
-    if settings.json:
-        output.line(output.record(asdict(merged)))
-        return
-    marks = {**dict.fromkeys(merged.removed, "-"), **dict.fromkeys(merged.written, "+")}
-    for key in sorted({*marks, *merged.left}):
-        output.line(f"! {key}: {merged.left[key]}" if key in merged.left else f"{marks[key]} {key}")
+    marked = {"-": merged.removed, "+": merged.written}
+    nothing = f"there is nothing to merge: nothing has changed in {name} that is not here"
+    output.keys(settings, marked, merged.left, asdict(merged), nothing)
 
 
 def _listed(found: Any) -> Fields:

@@ -75,7 +75,7 @@ def restore(
     """
     with connect(settings) as client, Progress("keys restored") as progress:
         done = client.restore(point, prefix=prefixes or None, dry_run=dry_run, progress=progress.advance, w=w)
-    _tell(settings, done)
+    _tell(settings, done, "there is nothing to restore: these keys are as they were then")
 
 
 @state_command("undo")
@@ -103,19 +103,13 @@ def undo(
     """
     with connect(settings) as client:
         done = client.undo(name, since, prefix=prefixes or None, dry_run=dry_run, w=w)
-    _tell(settings, done)
+    _tell(settings, done, f"there is nothing to undo: nothing that {name} has done since then is still there")
 
 
-def _tell(settings: Settings, done: Restored) -> None:
-    if settings.json:
-        lists = {"restored": done.restored, "removed": done.removed, "changed": done.changed}
-        output.line(output.record({**lists, "left": done.left, "token": done.token}))
-        return
-    marks = {
-        **dict.fromkeys(done.removed, "-"), **dict.fromkeys(done.changed, "~"), **dict.fromkeys(done.restored, "+")
-    }  # fmt: skip
-    for key in sorted({*marks, *done.left}):
-        output.line(f"! {key}: {done.left[key]}" if key in done.left else f"{marks[key]} {key}")
+def _tell(settings: Settings, done: Restored, nothing: str) -> None:
+    marked = {"-": done.removed, "~": done.changed, "+": done.restored}
+    lists = {"restored": done.restored, "removed": done.removed, "changed": done.changed}
+    output.keys(settings, marked, done.left, {**lists, "left": done.left, "token": done.token}, nothing)
 
 
 def _fields(entry: Entry | None) -> dict[str, object] | None:
