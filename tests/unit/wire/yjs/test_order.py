@@ -44,16 +44,14 @@ def forged_state(seed: int) -> bytes:
     return doc.get_update()
 
 
-@pytest.mark.parametrize("first", [0, 50])
-def test_items_that_claim_any_neighbours_stand_as_the_library_puts_them(first: int) -> None:
-    for seed in range(first, first + 50):
+def test_items_that_claim_any_neighbours_stand_as_the_library_puts_them() -> None:
+    for seed in range(100):
         state = forged_state(seed)
         assert ordered(state) == loaded(state), seed
 
 
-@pytest.mark.parametrize("first", [0])
-def test_a_document_in_pieces_is_the_same(first: int) -> None:
-    for seed in range(first, first + 50):
+def test_a_document_in_pieces_is_the_same() -> None:
+    for seed in range(50):
         state = forged_state(seed)
         groups = at_once(in_pieces(state, {}, 3, 1))
         assert loaded(*(piece for group in groups for piece in group)) == loaded(state), seed
