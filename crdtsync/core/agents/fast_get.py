@@ -3,6 +3,8 @@
 :mod:`crdtsync.core.reads.operations` does for it a great deal that only other reads need. This gives the same answer in
 one go. Where anything is not as plain as it thinks (absence, siblings, other kinds, attributes, bounded rights), it
 does nothing at all and leaves the request to that. The test that makes every write both ways makes reads too.
+
+Measured on 2026-11-29: without this a read with 16 in flight takes twice the daemon's processor time.
 """
 
 from __future__ import annotations

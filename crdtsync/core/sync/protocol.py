@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 UNHEARD_WRITERS_MAX = 1_000
 """That a peer said to have changes of, and that are not known here, remembered when it goes."""
 
-Log = Callable[..., None]
 Handler = Callable[[Link, Any], list[Applied] | None]
 """Handles a message of one class from a connection; the changes that it could apply."""
 

@@ -8,7 +8,6 @@ look through. At the end it is merged at once (:func:`crdtsync.core.replica.snap
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
@@ -24,8 +23,9 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.snapshots.merge import MergedSnapshot, merge_snapshot
 from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.rows import SnapshotPartRow
-from crdtsync.core.sync.repair import Repaired, remove, repair, unite
+from crdtsync.core.sync.repair import Repaired, remove, repair
 from crdtsync.core.sync.snapshot_check import DOUBTED_S, Checks, Contradicted, SnapshotCheck
+from crdtsync.core.sync.snapshot_receipt import Receipt, check_whole
 from crdtsync.errors import CrdtSyncError, ForkDetected, InvalidEncoding, PeerError, TooLarge
 from crdtsync.wire.change import SHORT_HASH_BYTES
 from crdtsync.wire.codec import pack
@@ -53,36 +53,7 @@ ASKED_AGAIN_MAX = 2
 STRAY_BYTES_MAX = 16 * 1024 * 1024
 """Parts out of place, which were on their way when something was asked for again."""
 
-Log = Callable[..., None]
 Send = Callable[[Link, Message], None]
-
-
-@dataclass(slots=True)
-class Receipt:
-    """The one snapshot of a space that is being taken. ``link`` is None while the peer is away, since ``away_s``."""
-
-    replica: Replica
-    node: str
-    link: Link | None
-    started_s: float
-    deadline_s: float
-    taking: Taking | None = None
-    away_s: float = 0.0
-    asked_again: int = 0
-    stray_bytes: int = 0
-    documents: set[Dot] = field(default_factory=set)
-    is_repair: bool = False
-    finishing: Steps[None] | None = None
-    """If all parts have come: the rest of the check."""
-    check: SnapshotCheck | None = None
-    """If it is whole: whether it may be merged."""
-    was_asked_for: bool = False
-    """Whether its giver was told to begin, a turn ago or longer."""
-
-    @property
-    def has_all(self) -> bool:
-        """Whether all parts have come."""
-        return self.finishing is not None or self.check is not None
 
 
 class SnapshotClient:
@@ -286,7 +257,7 @@ class SnapshotClient:
         except CrdtSyncError as error:
             self._refuse(replica.name, receipt, error)
             return
-        receipt.finishing = _finishing(replica, taking, is_repair=receipt.is_repair)
+        receipt.finishing = check_whole(replica, taking, is_repair=receipt.is_repair)
         self._finish(receipt, receipt.finishing)
 
     def go_on(self) -> None:
@@ -620,15 +591,3 @@ class SnapshotClient:
             elif offering:
                 due += [self._refused_until_s.get((name, link.peer_node), 0.0) for link in offering]
         return min(due, default=None)
-
-
-def _finishing(replica: Replica, taking: Taking, *, is_repair: bool) -> Steps[None]:
-    """Check a snapshot of which all parts have come, and judge the states that it brings of texts that are held."""
-    yield from taking.finish()
-    if is_repair:
-        yield from unite(replica, taking)
-        return
-    for dot, state in sorted(taking.documents.items()):
-        if state and replica.documents.exists(dot):
-            yield from replica.documents.get(dot).judge(state)
-            yield

@@ -15,6 +15,7 @@ import pytest
 from crdtsync.core.interface import DiskSpace, Room
 from crdtsync.core.replica.snapshots import snapshot, staging
 from crdtsync.core.sync import snapshot_client, snapshot_server
+from crdtsync.core.sync.snapshot_receipt import Receipt
 from crdtsync.core.watch import change_watch
 from crdtsync.errors import CrdtSyncError, NoSpace
 from crdtsync.wire.codec import pack
@@ -79,7 +80,7 @@ def test_where_several_are_taken_none_wakes_before_its_first_part_comes(apart):
     b.restart()
     client = b.node.sync.snapshot_client
     for name in ("s1", "s2"):
-        client.receipts[name] = snapshot_client.Receipt(b.node.replicas[name], "a", SimpleNamespace(), 0.0, 0.0)
+        client.receipts[name] = Receipt(b.node.replicas[name], "a", SimpleNamespace(), 0.0, 0.0)
     for _ in range(3):
         client.go_on()
     assert all(b.node.replicas[name].asleep is not None for name in ("s1", "s2"))
