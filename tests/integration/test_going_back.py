@@ -192,7 +192,7 @@ def test_verifying_finds_what_the_disk_has_spoilt_alive_or_dead(
     assert shell.ok("checkpoint", "verify", "early") == "whole: 0 keys"
 
 
-def test_commands_that_find_nothing_to_take_back_say_so(daemon: Daemon, tmp_path: Path) -> None:
+def test_commands_that_find_nothing_say_so(daemon: Daemon, tmp_path: Path) -> None:
     """To a person, beside the result: a script reads a line for each key, or with ``--json`` one object."""
     shell = Shell(daemon.socket, tmp_path)
     shell.ok("set", "plan/goal", "1")
@@ -206,6 +206,10 @@ def test_commands_that_find_nothing_to_take_back_say_so(daemon: Daemon, tmp_path
             assert why in done.err
         (told,) = shell.json("--json", *command)
         assert (told["restored"], told["removed"], told["changed"], told["left"]) == ([], [], [], {})
+    diff = shell("checkpoint", "diff", "here")
+    assert (diff.status, diff.out) == (0, "")
+    assert diff.err.startswith("crdtsync: nothing differs")
+    assert shell.json("--json", "checkpoint", "diff", "here") == []
 
 
 def test_what_the_disk_has_spoilt_is_fetched_from_the_other_host(

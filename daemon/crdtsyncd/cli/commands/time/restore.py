@@ -44,12 +44,8 @@ def diff(settings: Settings, a: Point, b: Point | None, prefix: str) -> None:
     """
     with connect(settings) as client:
         found = client.diff(a, b, prefix=prefix)
-    for each in found:
-        if settings.json:
-            output.line(output.record({"key": each.key, "before": _fields(each.before), "after": _fields(each.after)}))
-        else:
-            for line in _lines(each):
-                output.line(line)
+    told = (pair for each in found for pair in _told(settings, each))
+    output.lines(settings, told, "nothing differs: these keys say the same at both points")
 
 
 @state_command("restore")
@@ -110,6 +106,13 @@ def _tell(settings: Settings, done: Restored, nothing: str) -> None:
     marked = {"-": done.removed, "~": done.changed, "+": done.restored}
     lists = {"restored": done.restored, "removed": done.removed, "changed": done.changed}
     output.keys(settings, marked, done.left, {**lists, "left": done.left, "token": done.token}, nothing)
+
+
+def _told(settings: Settings, each: Difference) -> Iterator[tuple[str, dict[str, object]]]:
+    if settings.json:
+        yield "", {"key": each.key, "before": _fields(each.before), "after": _fields(each.after)}
+    else:
+        yield from ((line, {}) for line in _lines(each))
 
 
 def _fields(entry: Entry | None) -> dict[str, object] | None:
