@@ -161,6 +161,11 @@ def test_what_the_sqlite_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path
     assert (tmp_path / "empty").stat().st_size == 0, "it is only read"
 
 
+def test_what_an_earlier_version_has_kept_goes_on(daemon: Daemon, tmp_path: Path) -> None:
+    shell(daemon.socket, tmp_path)("import", str(FRAMEWORKS / NAME / "kept_before.ndjson"))
+    assert run_with(NAME, daemon, WITH_ANOTHER, "go on") == "['one', 'and a half', 'yes']\n"
+
+
 def test_what_a_program_prunes_meanwhile_is_brought_over(daemon: Daemon, tmp_path: Path) -> None:
     run_with(NAME, daemon, WITH_ANOTHER, "keep", str(tmp_path / "kept.sqlite"))
     its_environment = shell(daemon.run / "d", tmp_path).environment

@@ -22,6 +22,7 @@ from crdtsync.adapters.langgraph.checkpoints import (
     Histories,
     Layout,
     Record,
+    Stored,
     Values,
     config_of,
     next_version,
@@ -46,8 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 128  # checkpoints that are fetched at once
-LAST_CHAR = "\U0010ffff"
+PAGE = 256  # keys that are fetched at once
 
 
 class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
@@ -107,14 +107,12 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
             async for newest in self.alist(config_of(*place, ""), limit=1):  # noqa: B007  # it ends after one
                 pass
             return newest
-        key = self._layout.key(CHECKPOINTS, *place, wanted)
-        stored = await self._client.get_many([key])
-        if key not in stored:
-            return None
-        record = self._layout.record(self.serde, key, await self._with_parts(stored))
-        values = Values(self._layout, self.serde)
-        await self._fill(values, [record])
-        return self._load(record, values, await self._written([record]))
+        for key, stored in (await self._one(*place, wanted)).items():
+            record = self._layout.record(self.serde, key, await self._with_parts(stored))
+            values = Values(self._layout, self.serde)
+            await self._fill(values, [record])
+            return await self._load(record, values)
+        return None
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -147,10 +145,9 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         async for page in self._pages(config, before, limit):
             records = await self._records(page, filter or {})
             await self._fill(values, records)
-            written = await self._written(records)
             for record in records:
                 try:
-                    found = self._load(record, values, written)
+                    found = await self._load(record, values)
                 except DamagedCheckpoint as damage:
                     await self._skip(record.key, damage)
                     continue
@@ -161,42 +158,51 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
 
     async def _pages(
         self, config: RunnableConfig | None, before: RunnableConfig | None, limit: int | None
-    ) -> AsyncIterator[Mapping[str, Any]]:
+    ) -> AsyncIterator[Stored]:
         """Checkpoints as they are stored, newest first."""
         configurable = config["configurable"] if config else {}
         thread, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
         names = [] if thread is None else [str(thread)] if namespace is None else [str(thread), namespace]
         until = get_checkpoint_id(before) if before else None
-        if configurable.get("checkpoint_id"):
-            names = [str(thread), namespace or "", configurable["checkpoint_id"]]
-            if until is None or names[2] < until:
-                yield await self._client.get_many([self._layout.key(CHECKPOINTS, *names)])
+        if wanted := configurable.get("checkpoint_id"):
+            if until is None or wanted < until:
+                yield await self._one(str(thread), namespace or "", wanted)
         elif len(names) == 2:
             start = None if until is None else self._layout.key(CHECKPOINTS, *names, until)
-            size = PAGE if limit is None else max(1, min(PAGE, limit))
+            size = PAGE if limit is None else limit * self._layout.keys_of_one
             prefix = self._layout.below(CHECKPOINTS, *names)
-            while page := await self._client.items(prefix, start=start, limit=size, reverse=True):
-                yield dict(page)
-                start = page[-1][0]
+            left: Stored = {}
+            while page := await self._client.items(prefix, start=start, limit=min(size, PAGE), reverse=True):
+                found, left = self._layout.grouped(page, left)
+                yield found
+                start, size = page[-1][0], 2 * size
         else:
-            found = await self._client.keys(self._layout.below(CHECKPOINTS, *names))
-            by_id = sorted(((each[2], key) for key in found if len(each := self._layout.names(key)) == 3), reverse=True)
+            found_keys = await self._client.keys(self._layout.below(CHECKPOINTS, *names), reverse=True)
+            keys, _ = self._layout.grouped(((key, None) for key in found_keys), {})
+            by_id = sorted(((each[2], key) for key in keys if len(each := self._layout.names(key)) == 3), reverse=True)
             chosen = [key for name, key in by_id if until is None or name < until]
             for first in range(0, len(chosen), PAGE):
-                yield await self._client.get_many(chosen[first : first + PAGE])
+                part = chosen[first : first + PAGE]
+                held = await self._client.get_many([key for head in part for key in keys[head]])
+                yield {head: {key: held[key] for key in keys[head] if key in held} for head in part if head in held}
+
+    async def _one(self, thread: str, namespace: str, checkpoint_id: str) -> Stored:
+        """The checkpoint with an id, as it is stored, if there is one."""
+        key = self._layout.key(CHECKPOINTS, thread, namespace, checkpoint_id)
+        found, _ = self._layout.grouped(await self._client.items(key, reverse=True), {})
+        return {key: found[key]} if key in found else {}
 
     async def _with_parts(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """What is stored, with the parts of it that have keys of their own."""
         parts = self._layout.part_keys(stored)
         return {**stored, **(await self._client.get_many(parts))} if parts else dict(stored)
 
-    async def _records(self, page: Mapping[str, Any], wanted: Mapping[str, Any]) -> Sequence[Record]:
+    async def _records(self, page: Stored, wanted: Mapping[str, Any]) -> Sequence[Record]:
         """The checkpoints of a page whose metadata has what is wanted."""
-        stored = await self._with_parts(page)
         records = []
-        for key in page:
+        for key, stored in page.items():
             try:
-                record = self._layout.record(self.serde, key, stored)
+                record = self._layout.record(self.serde, key, await self._with_parts(stored))
             except DamagedCheckpoint as damage:
                 await self._skip(key, damage)
             else:
@@ -213,31 +219,14 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         if lacking := values.lacking(records):
             values.take(await self._with_parts(await self._client.get_many(lacking)))
 
-    async def _written(self, records: Sequence[Record]) -> dict[str, Any]:
-        """What tasks have written after these checkpoints, which follow each other in their namespaces."""
-        if len(records) == 1:
-            below = self._layout.below(WRITES, records[0].thread, records[0].namespace, records[0].id)
-            return await self._with_parts(dict(await self._client.items(below)))
-        ids: dict[tuple[str, str], list[str]] = {}
-        for record in records:
-            ids.setdefault((record.thread, record.namespace), []).append(record.id)
-        written: list[str] = []
-        for place, named in ids.items():
-            first, last = (self._layout.below(WRITES, *place, each) for each in (min(named), max(named)))
-            start = last + LAST_CHAR
-            while keys := await self._client.keys(
-                self._layout.below(WRITES, *place), start=start, limit=PAGE, reverse=True
-            ):
-                written += [key for key in keys if key >= first]
-                start = keys[-1]
-                if start < first:
-                    break
-        return await self._with_parts(await self._client.get_many(written))
-
-    def _load(self, record: Record, values: Values, written: Mapping[str, Any]) -> CheckpointTuple:
+    async def _load(self, record: Record, values: Values) -> CheckpointTuple:
         """A checkpoint with the values of its channels and what tasks have written since."""
-        pending = self._layout.pending(self.serde, record, written)
-        return self._layout.tuple_of(record, values.of(record), pending)
+        self._layout.keys_of_one = len(record.stored)
+        if not record.has_writes_beside:
+            below = self._layout.below(WRITES, record.thread, record.namespace, record.id)
+            more = await self._with_parts(dict(await self._client.items(below)))
+            record = record._replace(stored={**record.stored, **more})
+        return self._layout.tuple_of(record, values.of(record), self._layout.pending(self.serde, record))
 
     # -- writes -------------------------------------------------------------------------------------------------
 
@@ -382,7 +371,7 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         newest = await self.aget_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": namespace}})
         if newest is None:
             return  # none of them is whole
-        ids = {self._layout.names(entry.key)[2]: entry.time for entry in found}
+        ids = {each[2]: entry.time for entry in found if len(each := self._layout.names(entry.key)) == 3}
         young = {each for each, time in ids.items() if since is not None and (time is None or time >= since)}
         kept: set[str] = set()
         for each in sorted({newest.checkpoint["id"], *young}):
@@ -420,17 +409,17 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         needed: set[str] = set()
         is_known = True  # which values those have that are left
         async for page in self._pages(config_of(*place, ""), None, None):
-            left = {key: head for key, head in page.items() if self._layout.names(key)[2] not in doomed}
-            stored = await self._with_parts(left)
-            for key in left:
-                try:
-                    needed.update(self._layout.record(self.serde, key, stored).value_keys.values())
-                except DamagedCheckpoint as damage:
-                    await self._skip(key, damage)
-                    is_known = False
-        await self._delete(self._layout.key(CHECKPOINTS, *place, each) for each in sorted(doomed))
-        for each in sorted(doomed):
-            await self._client.delete_prefix(self._layout.below(WRITES, *place, each), w=self._w)
+            for key, stored in page.items():
+                if self._layout.names(key)[2] not in doomed:
+                    try:
+                        record = self._layout.record(self.serde, key, await self._with_parts(stored))
+                        needed.update(record.value_keys.values())
+                    except DamagedCheckpoint as damage:
+                        await self._skip(key, damage)
+                        is_known = False
+        for kind in (CHECKPOINTS, WRITES):
+            stored_keys = await self._client.keys(self._layout.below(kind, *place))
+            await self._delete(key for key in stored_keys if self._layout.names(key)[2] in doomed)
         if not is_known:
             return
         await self._delete(key for key in values if key not in needed)

@@ -2,9 +2,13 @@
 
     langgraph/checkpoints/THREAD/NAMESPACE/ID      what LangGraph says of it, which versions of channels it has, and
                                                    what it took in of delta channels
+    langgraph/checkpoints/THREAD/NAMESPACE/ID/TASK/INDEX   what tasks have written after it
     langgraph/values/THREAD/NAMESPACE/CHANNEL/VERSION
-    langgraph/writes/THREAD/NAMESPACE/ID/TASK/INDEX   what tasks have written after it
     langgraph/parts/THREAD/NAMESPACE/DIGEST.NUMBER    of records that are too long for a key
+
+So one listing, from the end on, has the newest checkpoint and what was written after it. Earlier versions kept that
+apart, below ``langgraph/writes/``: of a checkpoint that does not say ``beside`` it is looked for there, too.
+They do not see what stands below it.
 
 No network, so that both checkpointers can share it.
 """
@@ -16,6 +20,7 @@ import re
 import secrets
 from collections import OrderedDict
 from itertools import count
+from operator import itemgetter
 from threading import Lock
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -39,6 +44,8 @@ CHECKPOINTS, VALUES, WRITES, PARTS = "checkpoints", "values", "writes", "parts"
 KINDS = (CHECKPOINTS, WRITES, VALUES, PARTS)
 """In the order in which they are removed: what refers to others goes first."""
 
+Stored = dict[str, dict[str, Any]]
+"""What is stored of checkpoints, by their keys: themselves, and what tasks have written after them, by key."""
 
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_OVERHEAD = 300  # of one value, in memory
@@ -88,6 +95,8 @@ class Record(NamedTuple):
     metadata: CheckpointMetadata
     value_keys: Mapping[str, str]  # where the values are, by channel
     took: Sequence[Taken] | None  # what it took in of its delta channels' writes; None: whatever its parent has
+    stored: Mapping[str, Any]  # itself, and what tasks have written after it, by key
+    has_writes_beside: bool  # and nowhere else
 
 
 class Found(CheckpointTuple):
@@ -152,10 +161,16 @@ class Layout:
         self._redact = redact
         self.kept = Kept()
         self.written = Written()
+        self.keys_of_one = 2
+        """As many keys as the checkpoint that was read last has: itself, and what tasks have written after it."""
         self._before: tuple[tuple[str, str], dict[str, str | float], dict[str, str]] = ("", ""), {}, {}
+        self._read: tuple[str, Any, Typed, Record | None] = "", None, ("", b""), None
+        """The checkpoint that was read last: its key, what is stored there, and what that says."""
         self.key = self._keys.key
         self.below = self._keys.below
         self.names = self._keys.names
+        self._tasks = tuple(f"{self.key(kind)}/" for kind in (CHECKPOINTS, WRITES))
+        self._head_parts = len(self.key(CHECKPOINTS, "thread", "namespace", "id").split("/"))
 
     def parts(self, thread: str, namespace: str) -> str:
         """What the keys of parts begin with."""
@@ -200,6 +215,7 @@ class Layout:
             meta={"run_id": run} if isinstance(run, str) else None,
             type=kind,
             parent=parent,
+            beside=True,
         )
 
     def put_writes(
@@ -219,7 +235,7 @@ class Layout:
             kind, data = self._encoded(serde, value, channel)
             self.written.add(after, run, (task_path, task_id, index), (task_id, channel, kind, data))
             yield from pack(
-                self.key(WRITES, thread, namespace, checkpoint_id, task_id, str(index)),
+                self.key(CHECKPOINTS, thread, namespace, checkpoint_id, task_id, str(index)),
                 self.parts(thread, namespace),
                 data,
                 if_absent=index >= 0,
@@ -260,13 +276,6 @@ class Layout:
                 found += part_keys(head, self.parts(*self.names(key)[:2]))
         return found
 
-    def loads(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Any:
-        """What was written at ``key``.
-
-        :raises DamagedCheckpoint: it is not there, or not whole.
-        """
-        return decoded(serde, key, self.typed(key, stored))
-
     def typed(self, key: str, stored: Mapping[str, Any]) -> tuple[str, bytes]:
         """What was written at ``key``, as it was encoded.
 
@@ -283,8 +292,12 @@ class Layout:
 
         :raises DamagedCheckpoint: it is not there, or not whole.
         """
-        said = self.loads(serde, key, stored)
-        parent = stored[key].get("parent")
+        known, head, typed, before = self._read
+        if before is not None and known == key and head == stored.get(key):
+            said = decoded(serde, key, typed)  # anew: whoever has the one before may change it
+            return before._replace(checkpoint=said["checkpoint"], metadata=said["metadata"], stored=stored)
+        typed = self.typed(key, stored)
+        said, head = decoded(serde, key, typed), stored[key]
         try:
             thread, namespace, checkpoint_id = self.names(key)
             versions = said["checkpoint"]["channel_versions"]
@@ -292,29 +305,50 @@ class Layout:
             took = None if said.get("took") is None else [_taken(*each) for each in said["took"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DamagedCheckpoint(f"{key} says nothing of a checkpoint: {error!r}") from error
-        return Record(key, thread, namespace, checkpoint_id, parent, said["checkpoint"], said["metadata"], values, took)
+        found = Record(
+            key, thread, namespace, checkpoint_id, head.get("parent"), said["checkpoint"], said["metadata"], values,
+            took, stored, head.get("beside") is True,
+        )  # fmt: skip
+        if not has_parts(head):
+            self._read = key, head, typed, found._replace(stored={})
+        return found
 
-    def pending(self, serde: SerializerProtocol, record: Record, stored: Mapping[str, Any]) -> list[Any]:
+    def grouped(self, rows: Iterable[tuple[str, Any]], left: Stored) -> tuple[Stored, Stored]:
+        """The checkpoints among keys in reversed order, each with what tasks have written after it.
+
+        And what is of those that come later, of which ``left`` was there before.
+        """
+        found, at = {}, ""
+        for at, value in rows:
+            head = "/".join(at.split("/", self._head_parts)[: self._head_parts])
+            left.setdefault(head, {})[at] = value
+            if at == head:
+                found[head] = left.pop(head)
+        return found, {head: stored for head, stored in left.items() if head < at}
+
+    def pending(self, serde: SerializerProtocol, record: Record) -> list[Any]:
         """What tasks have written after a checkpoint, in the order in which LangGraph applies it.
 
         :raises DamagedCheckpoint: a write is not there, or not whole.
         """
-        found = []
+        found: dict[tuple[str, int], tuple[Order, str, Any, Typed]] = {}
         place = record.thread, record.namespace, record.id
         self.written.begin(*place)
-        below = self.below(WRITES, *place)
-        for key in [key for key in stored if key.startswith(below)]:
-            typed = self.typed(key, stored)
+        for key in [key for key in record.stored if key.startswith(self._tasks) and key != record.key]:
+            typed = self.typed(key, record.stored)
             value = decoded(serde, key, typed)
-            head = stored[key]
+            head = record.stored[key]
             try:
-                task_id, index = self.names(key)[3:]
-                order = str(head["path"]), task_id, int(index)
-                found.append((order, (task_id, head["channel"], value)))
-                self.written.add(place, None, order, (task_id, head["channel"], *typed))
+                task_id, number = self.names(key)[3:]
+                order, channel = (str(head["path"]), task_id, int(number)), head["channel"]
             except (KeyError, ValueError) as error:
                 raise DamagedCheckpoint(f"{key} says nothing of a task: {error!r}") from error
-        return [write for _, write in sorted(found, key=lambda pair: pair[0])]
+            if order[2] >= 0 or order[1:] not in found:  # what an earlier version has stored comes last
+                found[order[1:]] = order, channel, value, typed
+        ordered = sorted(found.values(), key=itemgetter(0))
+        for order, channel, _, typed in ordered:
+            self.written.add(place, None, order, (order[1], channel, *typed))
+        return [(order[1], channel, value) for order, channel, value, _ in ordered]
 
     def tuple_of(self, record: Record, values: dict[str, Any], pending: list[Any]) -> CheckpointTuple:
         """A checkpoint as LangGraph takes it."""

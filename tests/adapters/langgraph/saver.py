@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
 import os
 import sqlite3
 import zlib
+from base64 import b64decode
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,14 +133,73 @@ def test_values_of_many_mebibytes(saver: CrdtSaver, state: Client) -> None:
     assert [(channel, len(value)) for _, channel, value in written.pending_writes] == [("one", 2 * MIB), ("two", 1)]
     saver.copy_thread("t", "other")
     saver.prune(["t"], strategy="delete")
-    assert [*state.keys("langgraph/checkpoints/"), *state.keys("langgraph/writes/")] == [
-        *state.keys("langgraph/checkpoints/other/"), *state.keys("langgraph/writes/other/"),
-    ]  # fmt: skip
+    assert state.keys("langgraph/checkpoints/") == state.keys("langgraph/checkpoints/other/")
     assert found(saver, thread("other")).checkpoint["channel_values"] == values
     second = put(saver, thread("other"), {"small": 2}, step=1)
     saver.prune(["other"])
     assert found(saver, thread("other")).config == second
     assert state.keys("langgraph/parts/") == [], "nobody needs the long values any more"
+
+
+def test_the_newest_checkpoint_and_its_writes_are_one_question(
+    saver: CrdtSaver, state: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = state._connection.ask
+
+    def counted(pending: Any, *arguments: Any, **options: Any) -> None:
+        asked.append(pending.operation)
+        ask(pending, *arguments, **options)
+
+    config = put(saver, put(saver, thread("t"), {"a": 1}), {"a": 2}, step=1)
+    saver.put_writes(config, [("a", 3)], "task")
+    monkeypatch.setattr(state._connection, "ask", counted)
+    for wanted in (thread("t"), config):
+        assert found(saver, wanted).pending_writes == [("task", "a", 3)]
+    assert asked == ["scan", "scan"]
+
+
+def test_each_checkpoint_has_its_own_writes_however_pages_end(saver: CrdtSaver) -> None:
+    """Also where an id begins with another one, and what sorts between them."""
+    ids = ["1", "1-a", "1a", "10", *(str(uuid6(clock_seq=step)) for step in range(90))]
+    for name in ids:
+        config = thread("t", checkpoint_id=name)
+        saver.put(thread("t"), {**empty_checkpoint(), "id": name}, {}, {})
+        for task in ("one", "two"):
+            saver.put_writes(config, [("a", name), ("b", task)], task)
+    wanted = [(name, [("one", "a", name), ("one", "b", "one"), ("two", "a", name), ("two", "b", "two")])
+              for name in sorted(ids, reverse=True)]  # fmt: skip
+    for which, limit in ((thread("t"), None), ({"configurable": {"thread_id": "t"}}, None), (thread("t"), 70)):
+        shown = [(each.checkpoint["id"], each.pending_writes) for each in saver.list(which, limit=limit)]
+        assert shown == wanted[:limit]
+    for name, writes in wanted[-5:]:
+        assert found(saver, thread("t", checkpoint_id=name)).pending_writes == writes
+    saver._remove("t", "", {"1"})
+    assert [each.checkpoint["id"] for each in saver.list(thread("t"))] == [name for name, _ in wanted if name != "1"]
+
+
+def test_what_an_earlier_version_has_kept(saver: CrdtSaver, state: Client) -> None:
+    """With what tasks have written in keys apart, of a graph that waits for a person after two steps."""
+    for line in (Path(__file__).parent / "kept_before.ndjson").read_text().splitlines():
+        kept = json.loads(line, object_hook=lambda each: b64decode(each["$bytes"]) if "$bytes" in each else each)
+        state.set(kept["key"], kept["value"])
+    wanted = [["__interrupt__"], ["said", "branch:to:second"], ["said", "branch:to:first"]]
+    assert [[channel for _, channel, _ in each.pending_writes or []] for each in saver.list(thread("t"))] == wanted
+    newest, second, _ = saver.list(None)
+    assert found(saver, second.config) == second
+    assert found(saver, thread("t")) == newest
+    (waiting,), (task, *_) = newest.pending_writes or [()], second.pending_writes or [()]
+    saver.put_writes(newest.config, [("__interrupt__", "another")], waiting[0])
+    saver.put_writes(second.config, [("said", "never")], task[0])
+    assert found(saver, thread("t")).pending_writes == [(waiting[0], "__interrupt__", "another")], "which is replaced"
+    assert found(CrdtSaver(state), second.config).pending_writes == second.pending_writes, "what was first stays"
+    saver.prune(["t"])
+    assert len(state.keys("langgraph/writes/")) == 1
+    saver.copy_thread("t", "other")
+    saver.delete_thread("t")
+    assert found(saver, thread("other")).pending_writes == [(waiting[0], "__interrupt__", "another")]
+    assert state.keys("langgraph/", delimiter="/").prefixes == ["langgraph/checkpoints/", "langgraph/values/",
+                                                                "langgraph/writes/"]  # fmt: skip
 
 
 def test_names_with_any_characters(saver: CrdtSaver) -> None:
@@ -223,7 +284,7 @@ def test_what_is_no_record_is_skipped(junk: str, saver: CrdtSaver, state: Client
     put(saver, first, {"a": 2}, step=1)
     newest = state.keys("langgraph/checkpoints/", reverse=True, limit=1)[0]
     values = [key for key, head in state.items("langgraph/values/") if head["data"] == ormsgpack.packb(2)]
-    for key in [newest.replace("checkpoints", "writes") + "/task/0", *values, newest]:
+    for key in [f"{newest}/task/0", *values, newest]:
         state.set(key, {"path": "", "channel": "a", **JUNK[junk]} if isinstance(JUNK[junk], dict) else JUNK[junk])
         saver = CrdtSaver(state)
         assert found(saver, thread("t")).config == first
@@ -250,7 +311,7 @@ def test_keys_that_no_saver_has_made_are_left_out(saver: CrdtSaver, state: Clien
     shape = ormsgpack.packb({"checkpoint": 7, "metadata": {}, "channels": ["a"]})
     for names in ("x", "x/y", "t/@/z/z", "t/@/z"):
         state.set(f"langgraph/checkpoints/{names}", head_of(shape), meta={"run_id": "r"})
-    state.set(f"langgraph/writes/t/@/{'f' * 36}/x", head_of(shape))
+    state.set(f"langgraph/checkpoints/t/@/{'f' * 36}/x", head_of(shape))
     assert found(saver, thread("t")).config == first
     assert [each.config for each in saver.list(None)] == [first]
     saver.prune(None)
