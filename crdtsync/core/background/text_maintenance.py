@@ -82,7 +82,7 @@ class TextKeeper:
         is_due = self._replica.texts.torn or documents.unready or documents.to_compact or self._under_way is not None
         if documents.made or documents.joins or (is_writable and is_due):
             return now_s
-        if self._counting is not None or documents.contested:
+        if self._counting is not None or documents.contested or self.has_readied:
             return now_s
         return documents.unload_due_s()
 

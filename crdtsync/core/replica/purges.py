@@ -103,6 +103,8 @@ class Purges:
 
     def covers(self, key: str, dot: Dot) -> bool:
         """Whether what ``key`` held under this dot is purged."""
+        if not self._known:
+            return False
         return any(purge.covers(dot) and purge.pattern.matches(subject_of(key)) for purge in self._known.values())
 
 

@@ -29,7 +29,7 @@ from crdtsync.core.replica.schemas.caps import SchemaCaps
 from crdtsync.core.replica.snapshots.snapshot import ReadDocument, Snapshot
 from crdtsync.core.replica.snapshots.staging import Staging
 from crdtsync.core.replica.spoilt_values import SpoiltValues
-from crdtsync.core.replica.text_edits import TextEdits, edits_of
+from crdtsync.core.replica.text_edits import TextEdits
 from crdtsync.core.space import Applied, Effect, SpaceState
 from crdtsync.core.storage.interface import Storage
 from crdtsync.core.storage.long_values import LongValues, ValueCache
@@ -395,14 +395,15 @@ class Replica(SpaceState):
             raise self.fork(writer, seq)
         for dep in change.deps:
             self.check_head(dep.writer, dep.seq, dep.short_hash, stored=True)
-        edits = edits_of(change)
-        document = self.texts.unknown_document(edits)
-        if document is not None:
-            kept = self.unknown is None
-            self.unknown = (change, document)
-            return None, kept
-        if edits and self.texts.is_to_wait(change, edits):
-            return None, self.gate.hold(change, (writer, seq))
+        edits = self.texts.edits_of(change)
+        if edits and not self.texts.is_small(edits):
+            document = self.texts.unknown_document(edits.values())
+            if document is not None:
+                kept = self.unknown is None
+                self.unknown = (change, document)
+                return None, kept
+            if self.texts.is_to_wait(change, [*edits.values()]):
+                return None, self.gate.hold(change, (writer, seq))
         self.clock.witness(change.hlc, now_ms)
         if change.is_malformed:
             whose = change.origin[1] if change.origin is not None else self.node_of(writer)

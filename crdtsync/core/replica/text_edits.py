@@ -10,7 +10,6 @@ a document that was compacted meanwhile; then it is made in the newer documents 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, EDIT_PARTS
 from crdtsync.wire.tokens import encode_dot
@@ -97,10 +96,13 @@ class TextEdits:
     __slots__ = (
         "_ahead",
         "_ahead_of",
+        "_at_once",
         "_documents",
         "_ledger",
         "_parts",
         "_parts_of",
+        "_read",
+        "_read_of",
         "_refused",
         "_replica",
         "_skipped",
@@ -120,6 +122,9 @@ class TextEdits:
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
+        self._read: dict[int, _Edit] = {}
+        self._read_of: Change | None = None  # a change of which these edits are not applied yet
+        self._at_once = AtOnce(self._documents)
 
     def load(self, markers: Iterable[Entry]) -> None:
         """Begin with these, which are all that the replica holds."""
@@ -133,6 +138,20 @@ class TextEdits:
 
     # -- edits -------------------------------------------------------------------------------------------------
 
+    def edits_of(self, change: Change) -> dict[int, _Edit]:
+        """The edits of texts in a change, by operation."""
+        if change is not self._read_of:
+            self._read_of, self._read = change, edits_of(change)
+        return self._read
+
+    def _take_edit(self, change: Change, n: int) -> _Edit | None:
+        """The edit that this operation is, which is asked for no more."""
+        edits = self.edits_of(change)
+        edit = edits.pop(n, None)
+        if not edits:
+            self._read_of = None
+        return edit
+
     def try_all(self, change: Change, edits: Mapping[Dot, DraftedEdits]) -> None:
         """Apply the text edits of an own change to their documents, or to none. ``edits``: as they were judged.
 
@@ -143,16 +162,13 @@ class TextEdits:
             self._documents.put_made(document, made)
         done = [*begun]
         counts: dict[Dot, int] = {}
-        for n, op in enumerate(change.ops):
-            if op.kind != _TEXT or op.value is None:
-                continue
-            named, update = check_marker(unpack(op.value))
-            document = named or Dot(change.writer, change.seq, n)
+        for edit in self.edits_of(change).values():
+            document = edit.document
             try:
                 number = counts.get(document, 0)
                 if document not in begun or number >= len(begun[document].updates):
-                    judged = edits[document].summary(number, update) if document in edits else None
-                    self._documents.apply(document, update, judged=judged)
+                    judged = edits[document].summary(number, edit.update) if document in edits else None
+                    self._documents.apply(document, edit.update, judged=judged)
             except CrdtSyncError:
                 for dot in done:
                     self._documents.undo(dot)
@@ -166,9 +182,23 @@ class TextEdits:
             document = edit.document
             if edit.is_beginning or document in self._skipped or self._documents.exists(document):
                 continue
-            if not self._is_purged(edit.op.key, document):
+            if not self._replica.purges.covers(edit.op.key, document):
                 return document
         return None
+
+    def is_small(self, edits: Mapping[int, _Edit]) -> bool:
+        """Whether a change is a short edit of one document in memory, and nothing is in its way. So it is with most: of
+        these no more has to be found out.
+        """
+        if len(edits) > 1 or self._ahead is not None or self._documents.unready:
+            return False
+        for edit in edits.values():
+            if self._is_of_family(edit):
+                return False
+            parts = self._documents.parts_of_short(edit.document, edit.update)
+            if parts is None or (parts > SMALL_PARTS and self._done(parts) > STEP_PARTS_MAX):
+                return False
+        return True
 
     def is_to_wait(self, change: Change, edits: Sequence[_Edit]) -> bool:
         """Whether a change of another node, with these edits, edits a document that has to be made ready for that
@@ -187,6 +217,8 @@ class TextEdits:
             waits_for.update(self._is_to_be_prepared(change, edits))
         for document in waits_for:
             self._waiting.setdefault(document, {})[place] = None
+        if waits_for:
+            self._read_of = None
         return bool(waits_for)
 
     def _is_unready(self, edit: _Edit) -> bool:
@@ -239,7 +271,7 @@ class TextEdits:
         places = [(edit.op.key, edit.document, edit.op.sub) for edit in edits]
         for place, edit in zip(places, edits, strict=True):
             if place not in known:
-                known[place] = self._family(edit, self._replica.entries.held(edit.op.key))
+                known[place] = self._family_here(edit)
         return [known[place] for place in places]
 
     def _parts_of_all(self, edits: Sequence[_Edit], families_of: Sequence[Family | None]) -> int:
@@ -279,15 +311,16 @@ class TextEdits:
         """Take a change in by copies of the documents that it edits; they take their places when it is applied."""
         stage, held = Ahead(self._documents), dict[str, list[Entry]]()
         ahead = _TakenAhead(stage, {}, {})
+        edits = edits_of(change)
         for n, op in enumerate(change.ops):
             here = held.get(op.key)
             if here is None:
                 here = self._replica.entries.held(op.key)
                 ahead.held[op.key] = [entry.dot for entry in here]
             held[op.key] = here = [entry for entry in here if entry.dot not in op.removes]
-            edit = _edit(change, n)
-            if edit is not None and not (edit.document != edit.dot and self._is_gone(op.key, edit.document)):
-                ahead.made[edit.dot] = yield from self._made(edit, change, here, stage)
+            edit = edits.get(n)
+            if edit is not None and not self._is_gone(edit):
+                ahead.made[edit.dot] = yield from self._made(edit, change, self._family(edit, here), stage)
                 here.append(_marker_of(edit))
         self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
 
@@ -304,17 +337,17 @@ class TextEdits:
 
     def make_ready(self, change: Change) -> None:
         """Make all that a change edits ready for it, however long that takes."""
-        for edit in edits_of(change):
+        for edit in edits_of(change).values():
             if not edit.is_beginning:
                 at_once(self._documents.get(edit.document).make_ready())
         at_once(self._take_ahead(change))
 
-    def _is_purged(self, key: str, document: Dot) -> bool:
-        return self._replica.purges.covers(key, document)
-
-    def _is_gone(self, key: str, document: Dot) -> bool:
-        """Whether an edit of a document is by somebody who did not know of its purge."""
-        return self._is_purged(key, document) and not self._documents.exists(document)
+    def _is_gone(self, edit: _Edit) -> bool:
+        """Whether it is of a document that was purged, by somebody who did not know that."""
+        document = edit.document
+        if document == edit.dot or not self._replica.purges.covers(edit.op.key, document):
+            return False
+        return not self._documents.exists(document)
 
     def skip_document(self, document: Dot) -> None:
         """Nobody has what came before the edits of this document: from now on they are skipped."""
@@ -338,24 +371,20 @@ class TextEdits:
 
     def apply(self, dot: Dot, op: Op, position: int, change: Change, own: bool) -> bytes:
         """Apply a text edit to its document; what is stored as the entry's value is the document's name alone."""
-        try:
-            named, update = check_marker(unpack(op.value or b""))
-        except InvalidEncoding:
+        edit = self._take_edit(change, dot.n)
+        if edit is None:
             return pack(list(dot))  # purged, or from a careless author: there is nothing to apply
-        document = named or dot
-        if named is not None and self._is_gone(op.key, named):
-            return pack(list(document))  # it goes with the next look at the purge
+        if self._is_gone(edit):
+            return pack(list(edit.document))  # it goes with the next look at the purge
         made = self._made_ahead(dot)
         if made is None:
-            edit = _Edit(dot, op, document, document[:2] == dot[:2], update)
-            held = self._replica.entries.held(op.key)
-            made = at_once(self._made(edit, change, held, AtOnce(self._documents), is_tried=own))
+            made = at_once(self._made(edit, change, self._family_here(edit), self._at_once, is_tried=own))
         for each in made:
             if isinstance(each, CrdtSyncError):
                 self._tell_skipped(dot, op, change, each)
             else:
                 self._write_down(each, position, change.agent)
-        return pack(list(document))
+        return pack(list(edit.document))
 
     def _made_ahead(self, dot: Dot) -> list[_Made | CrdtSyncError] | None:
         """The outcome of an edit of the change that was taken in ahead; with the first one the copies replace the
@@ -376,16 +405,16 @@ class TextEdits:
         return made
 
     def _write_down(self, made: _Made, position: int, agent: str) -> None:
-        row = DocumentUpdateRow(self._replica.id, *made.document, position, *made.place, agent, made.update)
-        self._ledger.batch.document_updates.append(row)
+        row = (self._replica.id, *made.document, position, *made.place, agent, made.update)
+        self._ledger.batch.document_updates.append(new_row(DocumentUpdateRow, row))
 
     # -- documents of one text -----------------------------------------------------------------------------------
 
     def _made(
-        self, edit: _Edit, change: Change, held: Sequence[Entry], stage: Stage, *, is_tried: bool = False
+        self, edit: _Edit, change: Change, family: Family | None, stage: Stage, *, is_tried: bool = False
     ) -> Steps[list[_Made | CrdtSyncError]]:
         """Make an edit in its document, and in all newer ones of the text too; a new one takes in what was edited
-        without it. Or why that cannot be. ``held``: the entries of its key. ``is_tried``: it is made in its document.
+        without it. Or why that cannot be. ``is_tried``: it is made in its document.
         """
         dot, document, update = edit.dot, edit.document, edit.update
         try:
@@ -395,8 +424,7 @@ class TextEdits:
                 yield from stage.apply(document, update)
         except CrdtSyncError as error:
             return [error]
-        made: list[_Made | CrdtSyncError] = [_Made(document, dot, update)]
-        family = self._family(edit, held)
+        made: list[_Made | CrdtSyncError] = [new_row(_Made, (document, dot, update))]
         if family is None:
             return made
         if edit.is_beginning and any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
@@ -416,6 +444,13 @@ class TextEdits:
             except CrdtSyncError as error:
                 made.append(error)
         return made
+
+    def _is_of_family(self, edit: _Edit) -> bool:
+        """Whether its document may be one of several of its text."""
+        return edit.op.sub == LINEAGE or edit.op.key in self._documents.compacted
+
+    def _family_here(self, edit: _Edit) -> Family | None:
+        return self._family(edit, self._replica.entries.held(edit.op.key)) if self._is_of_family(edit) else None
 
     def _family(self, edit: _Edit, held: Sequence[Entry]) -> Family | None:
         """The documents of the text that an edit is of, with what it says itself; None: there is but one."""
@@ -547,21 +582,19 @@ def _is_edit_of(op: Op, document: Dot) -> bool:
         return False
 
 
-def edits_of(change: Change) -> list[_Edit]:
-    """The edits of texts in a change."""
-    found = [_edit(change, n) for n, op in enumerate(change.ops) if op.kind == _TEXT]
-    return [edit for edit in found if edit is not None]
-
-
-def _edit(change: Change, n: int) -> _Edit | None:
-    op = change.ops[n]
-    if op.kind == _TEXT and op.value is not None:
-        with suppress(InvalidEncoding):
-            named, update = check_marker(unpack(op.value))
-            dot = Dot(change.writer, change.seq, n)
+def edits_of(change: Change) -> dict[int, _Edit]:
+    """The edits of texts in a change, by operation."""
+    found: dict[int, _Edit] = {}
+    for n, op in enumerate(change.ops):
+        if op.kind == _TEXT and op.value is not None:
+            try:
+                named, update = check_marker(unpack(op.value))
+            except InvalidEncoding:
+                continue
+            dot = new_row(Dot, (change.writer, change.seq, n))
             document = named or dot
-            return _Edit(dot, op, document, document[:2] == dot[:2], update)
-    return None
+            found[n] = new_row(_Edit, (dot, op, document, document[:2] == dot[:2], update))
+    return found
 
 
 def _marker_of(edit: _Edit) -> Entry:

@@ -28,7 +28,7 @@ from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import MOVED_BYTES_A_PART, MOVES_A_SCAN, WORK_PARTS_MAX
 from crdtsync.wire.yjs.competition import Competition, counted
-from crdtsync.wire.yjs.encoding import Steps, at_once, parts_at_most
+from crdtsync.wire.yjs.encoding import BYTES_A_PART, SHORT_BYTES_MAX, Steps, at_once, parts_at_most
 from crdtsync.wire.yjs.rewriting import contradiction, in_pieces
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import (
@@ -208,6 +208,11 @@ class Document:
         return not self._outline and self._read(lambda doc: doc.get_state()) == NO_CLOCKS
 
     @property
+    def is_begun(self) -> bool:
+        """Whether any edit was ever applied to it."""
+        return bool(self._outline or self._uncommitted) or not self.is_empty
+
+    @property
     def is_uncommitted(self) -> bool:
         """Whether it has edits that are not yet on disk."""
         return bool(self._uncommitted)
@@ -251,9 +256,9 @@ class Document:
         competition = self._outline.competition
         more_items = competition.items - self._items_over - self.items
         more_steps = competition.steps - self._steps_counted
-        return more_items > COUNT_ITEMS_EACH or more_steps > max(
-            CONTESTED_STEPS_MIN, COUNT_ITEMS_FACTOR * competition.items
-        )
+        if more_items > COUNT_ITEMS_EACH:
+            return True
+        return more_steps > CONTESTED_STEPS_MIN and more_steps > COUNT_ITEMS_FACTOR * competition.items
 
     def count(self) -> Steps[None]:
         """Count its items, and the steps, and know them from then on."""
@@ -369,6 +374,16 @@ class Document:
                     self._library_takes(piece)
                 yield
         self._note_taken_in(update, judged)
+
+    def parts_of_short(self, update: bytes) -> int | None:
+        """To how many parts a short update comes, which the Yjs library takes in at once wherever it has to look; None:
+        it is not known to be such a one.
+        """
+        if len(update) > SHORT_BYTES_MAX or not self._outline:
+            return None
+        parts, competition = len(update) // BYTES_A_PART, self._outline.competition
+        looks = competition.items // LOOKED_AT_A_PART + competition.longest // MOVED_BYTES_A_PART
+        return parts if parts * (1 + looks) <= STEP_PARTS_MAX else None
 
     def parts_at_once(self, update: bytes, *, is_next: bool) -> int:
         """To how many parts it comes at most to take an update in at once. ``is_next``: on top of what it holds now;

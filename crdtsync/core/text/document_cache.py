@@ -14,6 +14,7 @@ from itertools import islice
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX, Document, Load
+from crdtsync.core.text.family import LINEAGE
 from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX, Forgotten, forget
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly, word_edits
@@ -62,14 +63,15 @@ class NotReady(Exception):  # not an error: what needs it waits
 class Documents:
     """The documents of one space, by the dot of the marker that created them.
 
-    ``now_s`` (monotonic) is set from outside, by ``wake`` too, which is called when one is used. ``load`` and
-    ``is_stored`` look at what is on disk. ``opened_total``: how many were not in memory when they were wanted.
+    ``now_s`` (monotonic) is set from outside, by ``wake`` too, which is called with the first use since :meth:`unload`
+    has looked at what was used. ``load`` and ``is_stored`` look at what is on disk. ``opened_total``: how many were not
+    in memory when they were wanted.
     """
 
     __slots__ = (
         "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "awaited", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact", "unchanged",
-        "unready", "wake",
+        "awaited", "compacted", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact",
+        "unchanged", "unready", "wake",
     )  # fmt: skip
 
     def __init__(self, load: Load, is_stored: Callable[[Dot], bool]) -> None:
@@ -93,6 +95,7 @@ class Documents:
         # edits that unite documents of these states, or why there is none
         self.joins: dict[Dot, tuple[Mapping[Dot, bytes], bytes | CrdtSyncError]] = {}
         self._markers: dict[bytes, tuple[int, str]] = {}
+        self.compacted: dict[str, int] = {}  # keys of texts of which a live marker tells the family, and how many do
         self.hashes: dict[bytes, int] = {}  # of what the documents hold, as far as known: by name, as in a marker
 
     def __len__(self) -> int:
@@ -111,8 +114,9 @@ class Documents:
 
     def get(self, dot: Dot, *, is_use: bool = True) -> Document:
         """The document of that name; an empty one if nothing is known of it. ``is_use``: it stays for a while."""
-        self.wake()
         document = self._open.get(dot)
+        if document is None or not self._used:
+            self.wake()
         if document is None:
             self._make_room(OPEN_DOCUMENTS_MAX - 1)
             self._has_new = True
@@ -139,9 +143,16 @@ class Documents:
     def exists(self, dot: Dot) -> bool:
         """Whether any edit of that document was ever applied here and is still held. Creates nothing."""
         document = self._open.get(dot)
-        if document is not None and (document.is_uncommitted or not document.is_empty):
+        if document is not None and document.is_begun:
             return True
         return self._is_stored(dot)  # an edit that changes nothing made it, maybe
+
+    def parts_of_short(self, dot: Dot, update: bytes) -> int | None:
+        """To how many parts an edit comes that is short; None: it is not, or is not of a document that is in memory and
+        ready for it.
+        """
+        document = self._open.get(dot)
+        return None if document is None else document.parts_of_short(update)
 
     def is_ready(self, dot: Dot) -> bool:
         """Whether an edit of that document can be judged at once. If not, it is made ready in the turns that follow;
@@ -248,7 +259,8 @@ class Documents:
 
     def _note_edit(self, document: Document) -> None:
         dot = document.dot
-        self.joins.pop(dot, None)
+        if self.joins:
+            self.joins.pop(dot, None)
         self._changed(dot)
         self._note_edited(dot)
         if document.is_to_be_counted and len(self.contested) < OPEN_DOCUMENTS_MAX:
@@ -269,7 +281,8 @@ class Documents:
 
     def _changed(self, dot: Dot) -> None:
         self._dirty[dot] = None
-        self.unchanged.discard(dot)
+        if self.unchanged:
+            self.unchanged.discard(dot)
         if self.hashes:
             self.hashes.pop(pack(list(dot)), None)
 
@@ -374,10 +387,11 @@ class Documents:
         document.is_large = False
 
     def _note_edited(self, dot: Dot) -> None:
-        self._edited[dot] = self.now_s
-        self._edited.move_to_end(dot)
-        if len(self._edited) > OPEN_DOCUMENTS_MAX:
+        if dot in self._edited:
+            self._edited.move_to_end(dot)
+        elif len(self._edited) >= OPEN_DOCUMENTS_MAX:
             self._edited.popitem(last=False)
+        self._edited[dot] = self.now_s
 
     # -- which documents are named by a live marker --------------------------------------------------------
 
@@ -386,10 +400,16 @@ class Documents:
         name = marker.value or b""
         count, _ = self._markers.get(name, (0, ""))
         self._markers[name] = (count + 1, marker.key)
+        if marker.sub == LINEAGE:
+            self.compacted[marker.key] = self.compacted.get(marker.key, 0) + 1
 
     def unnamed(self, marker: Entry) -> Dot | None:
         """One has been removed. Returns its document if that was the last one."""
         name = marker.value or b""
+        if marker.sub == LINEAGE:
+            others = self.compacted.pop(marker.key, 0) - 1
+            if others > 0:
+                self.compacted[marker.key] = others
         count, key = self._markers.get(name, (0, ""))
         if count > 1:
             self._markers[name] = (count - 1, key)

@@ -196,6 +196,20 @@ def test_making_ready_goes_on_after_a_failed_commit(unread: Host) -> None:
     assert texts_of(unread) == ["a" * ITEMS + " 0"]
 
 
+def test_the_turn_after_the_last_slice_lets_go_of_what_nobody_uses(unread: Host) -> None:
+    agent, other = unread.agent(), unread.agent("other")
+    other.do("text_apply", key="u", update=update_of([Item((1, 0), None, None)]))
+    (edit,) = edits_of(agent, 1)
+    agent.write("text_apply", key="t", update=edit)
+    keeper, now_s = unread.node._texts["default"], unread.node.now_s
+    for _ in range(100):
+        if keeper.has_readied:
+            break
+        other.get("u")
+    assert keeper.has_readied
+    assert keeper.deadline_s(now_s, is_writable=True) == now_s
+
+
 def test_what_is_made_ready_in_steps_is_what_is_made_at_once(unread: Host) -> None:
     document = decode_dot(unread.agent().ask("text_read", key="t")["document"])
     held = unread.replica.documents.get(document)
