@@ -98,7 +98,7 @@ class Mesh(Fleet):
                 due[machine] = None if next_s is None else max(next_s, moment_s + 0.001)
 
     def deliveries(self) -> int:
-        return sum(machine.node.sync.received_count for machine in self.machines.values())
+        return sum(machine.node.sync.intake.count for machine in self.machines.values())
 
     def per_node_and_change(self, changes: int, before: int) -> float:
         return (self.deliveries() - before) / changes / (len(self.machines) - 1)

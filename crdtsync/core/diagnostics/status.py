@@ -63,7 +63,7 @@ def build_status(
         "store": node.storage.stats(),
         "counters": {
             **counts.described(),
-            "deliveries": node.sync.received_count,
+            "deliveries": node.sync.intake.count,
             "alarms": node.alarms.raised_count,
             "requests": {name: count for name, count in sorted(node.dispatcher.requests.items()) if count},
             "refusals": dict(sorted(node.dispatcher.refusals.items())),

@@ -189,7 +189,7 @@ class Ballots:
 
     # -- a turn -------------------------------------------------------------------------------------------------------
 
-    def run(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         """End what has waited long enough; ask to be admitted."""
         for count in [count for count in self._counts.values() if now_s >= count.until_s]:
             self._look(count, now_s)
@@ -208,7 +208,7 @@ class Ballots:
             count.done({"granted": False, "agent": None, "left": 0, "voters": 0, "answered": 0, "why": []})
 
     def deadline_s(self) -> float | None:
-        """When :meth:`run` wants to be called."""
+        """When :meth:`tick` wants to be called."""
         due = [count.until_s for count in self._counts.values()]
         if not self.voter.is_admitted and self.voter.is_voter:
             due.append(self._repeat_s)

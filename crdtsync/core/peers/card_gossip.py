@@ -61,7 +61,7 @@ class CardNews:
         self.own = self.own.replaced(told=max(self.own.told + 1, now_ms), cards=cards)
         self._tell_all(self.own.node)
 
-    def tell(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         """Send what peers have not been told, if it is time."""
         if not self._untold or now_s < self._due_s:
             return
@@ -77,7 +77,7 @@ class CardNews:
         self._due_s = now_s + TELL_INTERVAL_S
 
     def deadline_s(self) -> float | None:
-        """When :meth:`tell` wants to be called."""
+        """When :meth:`tick` wants to be called."""
         return self._due_s if self._untold else None
 
     def _has_room(self, count: int) -> bool:

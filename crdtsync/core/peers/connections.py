@@ -184,12 +184,12 @@ class Contacts:
         peer = self.peers.get(node)
         return 0 if peer is None else peer.last_seen_ms
 
-    def check_silence(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Close connections whose other side does not say who it is."""
         for link in list(self.links.values()):
-            if link.hello is None and self._node.now_s >= link.since_s + HELLO_TIMEOUT_S:
+            if link.hello is None and now_s >= link.since_s + HELLO_TIMEOUT_S:
                 self._outbox.close(link, f"no hello within {HELLO_TIMEOUT_S:.0f} s")
 
     def deadline_s(self) -> float | None:
-        """When :meth:`check_silence` wants to be called."""
+        """When :meth:`tick` wants to be called."""
         return min((link.since_s + HELLO_TIMEOUT_S for link in self.links.values() if link.hello is None), default=None)

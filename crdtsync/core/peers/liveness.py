@@ -8,7 +8,7 @@ at a rate worth the name (the shell says so), it is waited for. The answer also 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link, Peer
@@ -27,12 +27,13 @@ PROBE_ANSWER_S_MAX = 600.0
 class Liveness:
     """Probes every connection, and closes those that give no answer."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, links: Mapping[int, Link], outbox: Outbox) -> None:
+        self._links = links
         self._outbox = outbox
 
-    def check(self, links: Iterable[Link], now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         """Ask, and give up on those that have not answered."""
-        for link in links:
+        for link in self._links.values():
             if link.is_given_up or not link.takes(Probe):
                 continue
             if link.probe_sent_s is None:
@@ -66,12 +67,11 @@ class Liveness:
         """Bytes flow over the connection, at a rate worth the name."""
         link.flowed_s = now_s
 
-    @staticmethod
-    def deadline_s(links: Iterable[Link]) -> float | None:
-        """When :meth:`check` wants to be called again."""
+    def deadline_s(self) -> float | None:
+        """When :meth:`tick` wants to be called again."""
         due = [
             link.probe_due_s if link.probe_sent_s is None else _end_s(link)
-            for link in links
+            for link in self._links.values()
             if link.takes(Probe) and not link.is_given_up
         ]
         return min(due, default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from crdtsync.causality import VersionVector
 from crdtsync.core.node_context import NodeContext
@@ -80,12 +80,11 @@ class Meshwork:
         if new is not None:
             self._outbox.met.append(PeerRow(new.node, new.name, 0))
 
-    def run(self, applied: Iterable[str]) -> None:
-        """Send what is due."""
-        if self.routes.tell(self._node.now_s):
+    def tick(self, now_s: float) -> None:
+        """Tell peers of routes, and plan anew who relays, if that is due."""
+        if self.routes.tell(now_s):
             self.relaying.plan()
-        self.inquiries.run(applied)
 
-    def deadlines_s(self) -> list[float]:
-        """When :meth:`run` wants to be called."""
-        return [due for due in (self.routes.deadline_s(), self.inquiries.deadline_s()) if due is not None]
+    def deadline_s(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+        return self.routes.deadline_s()

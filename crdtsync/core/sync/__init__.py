@@ -7,7 +7,7 @@ leave after the commit.
 How a change goes from host a to host c: a's ``change_feed`` sends it to every connected peer at once. Each
 connection has a *cursor* in a's log, not a queue, so a slow peer costs a number. If c is connected to a, it comes
 from there. If c is connected to b alone, b relays it at once, unless c has said that it gets a's changes over
-another peer; what c still lacks after a second without progress b sends whatever c has said. At c ``protocol``
+another peer; what c still lacks after a second without progress b sends whatever c has said. At c ``change_intake``
 decodes it, ``Replica.receive`` lets it wait at the causal gate or applies it, c commits it, and ``acks`` tells the
 sender, which gives the sender credit to go on.
 
@@ -17,6 +17,7 @@ what that comes to, and mend a difference.
 Modules:
 
 - ``protocol``: what each message means; which spaces sync on which connection; what a turn sends
+- ``change_intake``: takes in the changes that a peer sends
 - ``change_feed``: sends each peer the changes that it lacks, in causal order, within its credit; relays
 - ``acks``: what each side has on disk, credit, asking again for what was dropped
 - ``snapshot_server``: when a snapshot is offered, and giving it away part by part

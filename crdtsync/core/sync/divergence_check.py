@@ -76,9 +76,9 @@ class Comparer:
 
     # -- what this node has ------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Work on what is due, for a moment."""
-        for name in self._take_due():
+        for name in self._take_due(now_s):
             replica = self._node.replicas.get(name)
             links = self._asking(name)
             if replica is None or not links:
@@ -87,7 +87,7 @@ class Comparer:
             texts = texts_digest(replica.documents, SLICE_DOCUMENTS_MAX) if has_texts else NO_TEXTS
             digest = digest_of(replica)
             if texts is None or not digest:
-                self._unfinished_s[name] = self._node.now_s + SLICE_INTERVAL_S
+                self._unfinished_s[name] = now_s + SLICE_INTERVAL_S
                 continue
             own = Digests(name, replica.epoch, cut_of(replica.vector), digest, texts)
             self._own[name] = own
@@ -98,8 +98,7 @@ class Comparer:
                     self._outbox.send(link, own)
                 self._compare(link, here, replica)
 
-    def _take_due(self) -> list[str]:
-        now_s = self._node.now_s
+    def _take_due(self, now_s: float) -> list[str]:
         due = [name for name, due_s in self._unfinished_s.items() if due_s <= now_s]
         for name in due:
             del self._unfinished_s[name]
@@ -122,7 +121,7 @@ class Comparer:
         ]
 
     def deadline_s(self) -> float | None:
-        """When :meth:`run` wants to be called."""
+        """When :meth:`tick` wants to be called."""
         return min((*self._unfinished_s.values(), *islice(self._due_s.values(), 1)), default=None)
 
     # -- what a peer has ---------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ and acknowledges what it has on disk. If the connection breaks, all of that begi
 dropped: no message has to arrive for the replicas to converge in the end.
 
 The parts are :mod:`~crdtsync.core.peers.connections` (who is connected), :mod:`~crdtsync.core.sync.change_feed`
-(sending changes), :mod:`~crdtsync.core.sync.acks` and :mod:`~crdtsync.core.sync.snapshot_client` (snapshots).
+(sending changes), :mod:`~crdtsync.core.sync.change_intake` (taking them in), :mod:`~crdtsync.core.sync.acks` and
+:mod:`~crdtsync.core.sync.snapshot_client` (snapshots).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.space import Applied
 from crdtsync.core.sync.acks import Acknowledger
 from crdtsync.core.sync.change_feed import RELAY_DELAY_S, Feeder
+from crdtsync.core.sync.change_intake import Intake
 from crdtsync.core.sync.divergence_check import Comparer
 from crdtsync.core.sync.fork_search import ForkSearch
 from crdtsync.core.sync.snapshot_check import answer
@@ -37,7 +39,6 @@ from crdtsync.core.sync.snapshot_client import SnapshotClient
 from crdtsync.core.sync.snapshot_server import SnapshotServer
 from crdtsync.core.sync.value_repair import ValueRepair
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
-from crdtsync.wire.change import Change
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.cards import Cards
@@ -79,6 +80,16 @@ class SpaceAccess(Protocol):
         """Whether this node is a member of the cluster; where there is none, everybody is."""
 
 
+class Timed(Protocol):
+    """A part that has something to do at times, without a message."""
+
+    def tick(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`tick` wants to be called."""
+
+
 class Sync:
     """All peers of a node. Messages that are to leave collect in ``outbox``.
 
@@ -92,16 +103,14 @@ class Sync:
         self.replicas = replicas
         self._audience = audience
         self.outbox = Outbox()
-        self.liveness = Liveness(self.outbox)
         self.contacts = Contacts(node, self.outbox)
         self.links = self.contacts.links
         self.peers = self.contacts.peers
         self.dials = self.contacts.dials
-        self.received_count = 0
+        self.liveness = Liveness(self.links, self.outbox)
         self._check_due_s = 0.0
         self.heard_ack = False
         """Whether the last message was an acknowledgement that changed nothing but what a peer is known to have."""
-        self._is_hurried = False
         self.snapshot_server = SnapshotServer(node, self.links, self.outbox.send)
         self.snapshot_client = SnapshotClient(node, self.links, self.outbox.send, room_bytes)
         self.mesh = Meshwork(node, self.links, self.peers, self.outbox, audience.is_public, audience.is_member)
@@ -114,13 +123,27 @@ class Sync:
         self.health = HealthNews(identity.node, self.links, self.outbox, audience.is_member)
         self.ballots = Ballots(voter, self.outbox, self.links, self.peers)
         self.cards = CardNews(identity, self.links, self.outbox, self.mesh.routes)
+        self.intake = Intake(
+            node, self.links, self.outbox, self._acks, self.forks, self.snapshot_client, self.mesh.relaying
+        )
+        self._timed: tuple[Timed, ...] = (
+            self.snapshot_server,
+            self.snapshot_client,
+            self.mesh,
+            self.contacts,
+            self.liveness,
+            self.cards,
+            self.ballots,
+            self.comparer,
+            self.value_repair,
+        )
         self._handlers: dict[type[Message], Handler] = {
             Health: self.health.heard,
             Cards: self.cards.heard,
             Vote: lambda link, vote: self.ballots.asked(link, vote, node.now_s),
             Voted: lambda link, voted: self.ballots.answered(link, voted, node.now_s),
             Hello: self._hello,
-            Changes: self.changes,
+            Changes: self._changes,
             Ack: self._ack,
             Want: self._want,
             Links: self._linked_to,
@@ -274,81 +297,10 @@ class Sync:
 
         return handler
 
-    def changes(self, link: Link, message: Changes) -> list[Applied]:
-        """Take in changes of a peer that has introduced itself; what could be applied of them."""
+    def _changes(self, link: Link, message: Changes) -> list[Applied]:
         self._stir(link, message.space)
-        size_bytes = sum(map(len, message.bodies))
-        if self._node.read_only:
-            link.dropped_bytes += size_bytes
-            link.dropped_spaces.add(message.space)
-            return []
-        link.received_bytes += size_bytes
-        self.owe_ack(link, message.is_patient)
-        synced = self._synced(link, message)
-        if synced is None:
-            return []
-        here, replica = synced
-        applied: list[Applied] = []
-        try:
-            for body in message.bodies:
-                change = replica.codec.decode(body)
-                writer, seq = change.writer, change.seq
-                if writer in here.forked:
-                    continue  # perhaps of the other branch
-                is_new = seq > replica.vector.get(writer, 0) and not replica.gate.holds(writer, seq)
-                try:
-                    done, kept = replica.receive(change, self._node.now_ms)
-                except ForkDetected as error:
-                    self.forks.found(link, message.space, error)
-                    if here.stopped:
-                        break
-                    continue  # what does not build on it may come
-                applied += done
-                if replica.unknown is not None:
-                    kept = self._seek_document(link, here, replica, applied) and kept
-                if seq <= replica.vector.get(writer, 0):
-                    here.ack_writers.add(writer)  # a repeat too: who sent it does not know that it is here
-                if not kept:
-                    self._acks.want(link, replica.name)
-                    continue  # and nothing is noted of it: its writer may be made up
-                self._came(link, replica, change, is_new=is_new)
-                if seq > here.known.get(writer, 0):
-                    here.known[writer] = seq
-        except InvalidEncoding as error:
-            self._node.log("change_refused", space=message.space, peer=link.peer_name, reason=error.message)
-            self.outbox.close(link, error.message)
-        self.mesh.relaying.answer(link)
-        return applied
-
-    def owe_ack(self, link: Link, is_patient: bool) -> None:
-        """Changes have come over a connection, from one who waits for the acknowledgement or not."""
-        self._is_hurried |= not is_patient
-        self._acks.owe(link, is_patient)
-
-    def _came(self, link: Link, replica: Replica, change: Change, *, is_new: bool) -> None:
-        writer, seq = change.writer, change.seq
-        origin = change.origin or replica.origins.get(writer)
-        if origin is not None:
-            self.mesh.relaying.came(link, replica.name, origin[0], is_new=is_new)
-        if is_new:
-            replica.arrivals.note(writer, seq, link.peer_node, self._node.now_ms)
-        self.received_count += 1
-
-    def _seek_document(self, link: Link, here: SpaceLink, replica: Replica, applied: list[Applied]) -> bool:
-        """An edit came for a text that is not held here: get that from the peer, or skip the edit if it cannot be had.
-
-        False: the edit must be asked for again.
-        """
-        kept = True
-        while replica.unknown is not None and kept:
-            change, document = replica.unknown
-            answer = self.snapshot_client.want_document(link, here, replica, document)
-            if answer is not None:
-                return answer
-            replica.texts.skip_document(document)
-            done, kept = replica.receive(change, self._node.now_ms)
-            applied.extend(done)
-        return kept
+        synced = self._synced(link, message) if self.intake.count_bytes(link, message) else None
+        return [] if synced is None else self.intake.take(link, *synced, message)
 
     def _snapshot_part(self, link: Link, part: Part) -> list[Applied]:
         self._stir(link, part.space)
@@ -444,18 +396,9 @@ class Sync:
         self.contacts.look_at_clock(peer)
 
     def has_room_again(self) -> None:
-        """While there was no room, changes were dropped, earned no credit, and are asked for now."""
-        now_s = self._node.now_s
+        """What was dropped while there was no room is asked for now."""
         self.snapshot_client.has_room_again()
-        for link in self.links.values():
-            if not link.dropped_bytes:
-                continue
-            link.received_bytes += link.dropped_bytes
-            link.ack_due_s = now_s
-            for name in link.dropped_spaces & link.spaces.keys():
-                link.wants[name] = now_s
-            link.dropped_bytes = 0
-            link.dropped_spaces = set()
+        self.intake.has_room_again()
 
     def _want(self, link: Link, want: Want) -> None:
         """A peer asks for changes again, or says for the first time what it has of a space."""
@@ -565,22 +508,14 @@ class Sync:
         news may have.
         """
         now_s = self._node.now_s
-        if is_due:
-            self.snapshot_server.tick()
-            self.snapshot_client.tick()
-            self.mesh.run(applied)
-            self.contacts.check_silence()
-            self.liveness.check(self.links.values(), now_s)
-            self.cards.tell(now_s)
-            self.ballots.run(now_s)
         self.comparer.note(applied)
         if is_due:
-            self.comparer.run()
-            self.value_repair.run()
+            for part in self._timed:
+                part.tick(now_s)
             for link in self.links.values():
                 if link.unintroduced:
                     self._introduce_more(link)
-        elif self.mesh.inquiries.questions:
+        if is_due or self.mesh.inquiries.questions:
             self.mesh.inquiries.run(applied)
         if self.links:
             self._pump_news(applied, durable, is_patient)
@@ -590,8 +525,7 @@ class Sync:
 
     def _pump_news(self, applied: dict[str, list[Applied]], durable: dict[str, int], is_patient: bool) -> None:
         """The part of :meth:`pump` that follows from changes, and from what peers have said."""
-        self.feeder.is_patient = is_patient and not self._is_hurried
-        self._is_hurried = False
+        self.feeder.is_patient = not self.intake.take_hurry() and is_patient
         now_s = self._node.now_s
         for link in self.links.values():
             if link.hello is None:
@@ -643,22 +577,10 @@ class Sync:
     def deadline_s(self, durable: dict[str, int]) -> float | None:
         """When :meth:`pump` wants to be called again; not for acknowledgements alone, see :meth:`ack_due_s`."""
         due = [due_s for link in self.links.values() for due_s in link.wants.values()]
-        silence_s = self.contacts.deadline_s()
-        probe_s = self.liveness.deadline_s(self.links.values())
-        others = (
-            silence_s,
-            probe_s,
-            self.snapshot_server.deadline_s(),
-            self.snapshot_client.deadline_s(),
-            self.comparer.deadline_s(),
-            self.cards.deadline_s(),
-            self.value_repair.deadline_s(),
-            self.ballots.deadline_s(),
-        )
+        others = (self.mesh.inquiries.deadline_s(), *(part.deadline_s() for part in self._timed))
         due += [due_s for due_s in others if due_s is not None]
         if any(link.unsettled for link in self.links.values() if link.hello):
             due.append(self._check_due_s)
         if any(link.unintroduced for link in self.links.values()) or self.has_more(durable):
             due.append(0.0)
-        due += self.mesh.deadlines_s()
         return min(due, default=None)

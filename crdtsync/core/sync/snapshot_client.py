@@ -560,9 +560,8 @@ class SnapshotClient:
         taking = receipt.taking
         return (taking.parts, taking.parts_expected) if taking is not None else (0, None)
 
-    def tick(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Ask another peer where one says no more; forget what came from one that is away for good."""
-        now_s = self._node.now_s
         for name, receipt in list(self.receipts.items()) if not self._node.read_only else ():
             if receipt.has_all:
                 continue

@@ -244,10 +244,10 @@ class SnapshotServer:
         open_ = self._open.get(here.serving.snapshot) if here.serving is not None else None
         return (here.serving.part, open_.snapshot.parts) if here.serving is not None and open_ is not None else None
 
-    def tick(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Forget snapshots that nobody has asked for, for a while."""
         for open_ in list(self._open.values()):
-            if self._node.now_s >= open_.used_s + SNAPSHOT_KEEP_S:
+            if now_s >= open_.used_s + SNAPSHOT_KEEP_S:
                 self._drop(open_)
 
     def deadline_s(self) -> float | None:

@@ -82,16 +82,15 @@ class ValueRepair:
         self._answer_due_s = 0.0
 
     def deadline_s(self) -> float | None:
-        """When :meth:`run` wants to be called."""
+        """When :meth:`tick` wants to be called."""
         spaces = self._node.alarms.scopes(VALUE_DAMAGED)
         due = [self._asking[space].due_s if space in self._asking else 0.0 for space in spaces]
         if self._answering:
             due.append(self._answer_due_s)
         return min(due, default=None)
 
-    def run(self) -> None:
+    def tick(self, now_s: float) -> None:
         """Ask a peer for what is damaged, in each space where that is due, and answer what a peer has asked for."""
-        now_s = self._node.now_s
         self._answer()
         spaces = self._node.alarms.scopes(VALUE_DAMAGED)
         for gone in self._asking.keys() - set(spaces):

@@ -136,7 +136,7 @@ class VoteMachine:
         """A turn: what is due, the commit, and what leaves after it."""
         if not self.is_up:
             return
-        self.ballots.run(self.clock_s())
+        self.ballots.tick(self.clock_s())
         if self._batch.metas:
             for name, value in self._batch.metas:
                 if value is None:

@@ -124,7 +124,7 @@ class Twin:
             "clock": node.replicas["default"].clock.last,
             "counts": node.counts.described(),
             "arrivals": {writer: list(runs) for writer, runs in replica.arrivals._runs.items()},
-            "peer": (node.sync.peers["stranger"].last_seen_ms, node.sync.received_count, link.received_bytes),
+            "peer": (node.sync.peers["stranger"].last_seen_ms, node.sync.intake.count, link.received_bytes),
             "known": (here.known, here.ack_writers, link.busy, link.unsettled, link.ack_due_s, link.wants),
             "heads": (replica.vector, replica.hashes, replica.since_own, replica.writer, len(replica.gate)),
             "relayed": dict(node.sync.mesh.relaying._from),

@@ -17,15 +17,15 @@ NOW_MS = 1_800_000_000_000
 class Stage:
     def __init__(self, features: tuple[str, ...] = (PROBES,)) -> None:
         self.outbox = Outbox()
-        self.liveness = Liveness(self.outbox)
         self.link = Link(1, "ws://b", True, 0.0)
+        self.liveness = Liveness({1: self.link}, self.outbox)
         self.link.hello = Hello("b", "b", b"", b"", {}, 0, features=features)
         self.peer = Peer("b", "b")
         self.now_s = 100.0
 
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
-        self.liveness.check([self.link], self.now_s)
+        self.liveness.tick(self.now_s)
 
     def sent(self) -> list[object]:
         sends, self.outbox.sends = self.outbox.sends, []
@@ -63,7 +63,7 @@ def test_a_peer_that_does_not_answer_is_closed_once(stage: Stage):
     for _ in range(3):
         stage.pass_time(0.1)
     assert stage.closed == ["it has got nowhere for 20 s: it does not answer"]
-    assert stage.liveness.deadline_s([stage.link]) is None
+    assert stage.liveness.deadline_s() is None
 
 
 def test_an_answer_to_another_probe_is_none(stage: Stage):
@@ -100,9 +100,9 @@ def test_an_answer_that_was_long_under_way_says_nothing_of_the_time(stage: Stage
 
 
 def test_it_says_when_it_wants_to_be_called(stage: Stage):
-    assert stage.liveness.deadline_s([stage.link]) == 100 + PROBE_TIMEOUT_S
+    assert stage.liveness.deadline_s() == 100 + PROBE_TIMEOUT_S
     stage.answer(1)
-    assert stage.liveness.deadline_s([stage.link]) == 100 + PROBE_INTERVAL_S
+    assert stage.liveness.deadline_s() == 100 + PROBE_INTERVAL_S
 
 
 def test_a_node_answers_with_its_time(stage: Stage):

@@ -230,9 +230,9 @@ def test_a_space_that_is_never_quiet_keeps_no_other_from_being_compared(pair: Fl
         comparer.note([name])
     assert comparer.deadline_s() == 1.0 + QUIET_S
     node.now_s = 1.0 + QUIET_S
-    assert comparer._take_due() == ["quiet"]
+    assert comparer._take_due(node.now_s) == ["quiet"]
     node.now_s = 2.0 + QUIET_S
-    assert comparer._take_due() == ["busy"]
+    assert comparer._take_due(node.now_s) == ["busy"]
 
 
 def continued(machine: Host, key: str, text: str, client: int = 7, root_name: str = "text") -> None:

@@ -197,12 +197,12 @@ def test_who_asks_again_and_again_gets_one_answer_and_a_few_values_a_turn(fleet:
     before = host.node.value_cache.misses
     for _ in range(100):
         repair.asked(link, replica, Spoilt("default", replica.epoch, entries))
-    repair.run()
+    repair.tick(host.node.now_s)
     assert host.node.value_cache.misses - before <= SLICE_ENTRIES
     sent = 0
     for _ in range(40):
         host.node.now_s += 1
-        repair.run()
+        repair.tick(host.node.now_s)
         sent += sum(len(data) for _, data in host.node.sync.outbox.take_sends())
     assert INTACT_BYTES_MAX <= sent < 2 * INTACT_BYTES_MAX
     assert host.node.value_cache.misses - before <= SLICE_ENTRIES
