@@ -22,6 +22,7 @@ from crdtsync.core.storage.rows import ChangeRow, EntryRow
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace
 from tests.harness import Daemon, RawAgent, RawError, wait_until, wait_until_equal
+from tests.harness.space import fill, free_bytes
 from tests.harness.tracing import CannotTraceError, inject, stop
 from tests.integration.witness import assert_clean, assert_sentence
 
@@ -55,20 +56,6 @@ def small_disk() -> Iterator[Callable[[int], Path]]:
         for place in mounted:
             subprocess.run(["umount", "-l", place], check=False)
             place.rmdir()
-
-
-def free_bytes(place: Path) -> int:
-    usage = os.statvfs(place)
-    return usage.f_bavail * usage.f_frsize
-
-
-def fill(place: Path, leave_bytes: int) -> Path:
-    """A file that takes all space but so much."""
-    file = place / "filling"
-    with file.open("ab") as stream:
-        size = stream.tell() + free_bytes(place) - leave_bytes
-        os.posix_fallocate(stream.fileno(), 0, max(size, 1))
-    return file
 
 
 def write_until_refused(agent: RawAgent, prefix: str, size_bytes: int, count_max: int = 3000) -> tuple[int, RawError]:

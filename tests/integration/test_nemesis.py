@@ -10,6 +10,7 @@ import pytest
 from tests.harness.cluster import wait_until
 from tests.harness.daemon import Daemon
 from tests.harness.lan import has_namespaces
+from tests.harness.space import fill
 from tests.nemesis.agents import Watcher
 from tests.nemesis.history import History
 from tests.nemesis.hosts import Disk
@@ -40,7 +41,7 @@ def test_a_disk_that_was_emptied_is_not_full_after_it_breaks(tmp_path: Path) -> 
     """As it is for a daemon that flushes while the disk is full, and not after."""
     disk = Disk(tmp_path)
     try:
-        disk.fill(0)
+        fill(disk.place, 0)
         disk.flush()
         disk.empty()
         disk.abort()

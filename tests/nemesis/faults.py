@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.harness import space
 from tests.harness.daemon import Daemon
 from tests.harness.tracing import CannotTraceError, inject, stop
 from tests.nemesis.history import History
@@ -257,7 +258,7 @@ def freeze(nemesis: Nemesis, host: str, _: random.Random) -> End:
 def fill(nemesis: Nemesis, host: str, rng: random.Random) -> End:
     """A disk is full, or nearly."""
     disk = nemesis.hosts.disks[host]
-    disk.fill(rng.choice((0, FREE_BYTES_MIN // 4, FREE_BYTES_MIN - MIB)))
+    space.fill(disk.place, rng.choice((0, FREE_BYTES_MIN // 4, FREE_BYTES_MIN - MIB)))
     return disk.empty
 
 

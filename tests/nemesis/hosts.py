@@ -45,16 +45,6 @@ class Disk:
         """There."""
         run("mount", "-o", "loop", str(self._image), str(self.place))
 
-    def fill(self, leave_bytes: int) -> None:
-        """Take all space but so much, about: others write meanwhile."""
-        usage = os.statvfs(self.place)
-        size = usage.f_bavail * usage.f_frsize - leave_bytes
-        with (self.place / "filling").open("ab") as stream:
-            for part in range(16):
-                with suppress(OSError):
-                    os.posix_fallocate(stream.fileno(), 0, max(size - part * 64 * 1024, 1))
-                    return
-
     def empty(self) -> None:
         """Give it back, and durably: else a repair of what breaks next brings the file back, and the disk is full."""
         with suppress(FileNotFoundError):
