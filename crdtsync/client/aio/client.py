@@ -14,7 +14,6 @@ from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
 from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
 from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
 from crdtsync.client.aio.methods.editors import AsyncEditorMethods
-from crdtsync.client.aio.methods.explain import AsyncExplainMethods
 from crdtsync.client.aio.methods.forks import AsyncForkMethods
 from crdtsync.client.aio.methods.history import AsyncHistoryMethods
 from crdtsync.client.aio.methods.keys import AsyncKeyMethods
@@ -51,7 +50,6 @@ class AsyncSession(
     AsyncCoordinationMethods,
     AsyncDaemonMethods,
     AsyncEditorMethods,
-    AsyncExplainMethods,
     AsyncForkMethods,
     AsyncHistoryMethods,
     AsyncKeyMethods,

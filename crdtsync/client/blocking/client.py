@@ -16,7 +16,6 @@ from crdtsync.client.blocking.methods.cluster import ClusterMethods
 from crdtsync.client.blocking.methods.coordination import CoordinationMethods
 from crdtsync.client.blocking.methods.daemon import DaemonMethods
 from crdtsync.client.blocking.methods.editors import EditorMethods
-from crdtsync.client.blocking.methods.explain import ExplainMethods
 from crdtsync.client.blocking.methods.forks import ForkMethods
 from crdtsync.client.blocking.methods.history import HistoryMethods
 from crdtsync.client.blocking.methods.keys import KeyMethods
@@ -53,7 +52,6 @@ class Session(
     CoordinationMethods,
     DaemonMethods,
     EditorMethods,
-    ExplainMethods,
     ForkMethods,
     HistoryMethods,
     KeyMethods,

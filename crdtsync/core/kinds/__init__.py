@@ -13,8 +13,8 @@ Where to begin:
 - ``registry``: the table of all kinds, and which operation an :class:`~crdtsync.wire.change.Op` of a change is;
 - ``operations``: what agents, events and history call an operation, and what its event tells;
 - ``draft``: :class:`~.draft.Draft`, one change in the making, to which the operations of a kind add;
-- ``values``: from the entries of a key to what a reader sees: winner, siblings, version;
-- ``conflicting``: the keys of a space that have several values.
+- ``values``: from the entries of a key to what a reader sees: winner, siblings, version; and the keys of a
+  space that have several values.
 
 ``arguments`` checks what requests share, ``schema_check`` holds an operation against the schema of its key,
 ``crowding`` keeps siblings within their bound, ``seen`` tells what a write took the place of, and ``text_join`` is

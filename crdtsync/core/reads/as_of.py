@@ -23,7 +23,7 @@ from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
-from crdtsync.core.kinds.conflicting import ConflictingKeys
+from crdtsync.core.kinds.values import ConflictingKeys
 from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
 from crdtsync.core.reads.listing import behind
 from crdtsync.core.reads.operations import READS, Reader

@@ -21,8 +21,8 @@ from crdtsync.core.crdt.uploads import Uploads
 from crdtsync.core.history.arrival_log import Arrivals
 from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.history.recorder import HistoryRecorder
-from crdtsync.core.kinds.conflicting import ConflictingKeys
 from crdtsync.core.kinds.seen import NOTHING_SEEN, seen_by
+from crdtsync.core.kinds.values import ConflictingKeys
 from crdtsync.core.replica.asleep import Asleep, fall_asleep
 from crdtsync.core.replica.purges import Purges
 from crdtsync.core.replica.schemas.caps import SchemaCaps

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from crdtsync.differences import Edit, Effort, changed_lines, changes, common_prefix
-from crdtsync.wire.yjs.encoding import Steps, at_once
+from crdtsync.wire.yjs.encoding import Steps
 
 WORD_DIFFERENCES_MAX = 400
 """Between two blocks of lines; beyond it they count as different from end to end."""
@@ -36,16 +36,11 @@ def word_edits(old: str, new: str) -> list[Edit]:
     return [(start, end, new[first:last]) for start, end, first, last in _changes(old, new)]
 
 
-def union(texts: Sequence[str]) -> str:
-    """One text with the content of all: what they have in common once, what only one has beside it.
-
-    ``union([union([a, b]), b])`` is ``union([a, b])``, within these bounds.
-    """
-    return at_once(union_slowly(texts))
-
-
 def union_slowly(texts: Sequence[str]) -> Steps[str]:
-    """The same, one text a step."""
+    """One text with the content of all: what they have in common once, what only one has beside it. One text a step.
+
+    The union of the union of a and b with b is the union of a and b, within these bounds.
+    """
     whole = ""
     for number, text in enumerate(texts):
         whole = _union(whole, text) if number else text

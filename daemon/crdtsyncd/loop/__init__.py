@@ -27,8 +27,7 @@ Modules:
 - ``host_services``: what agents may ask of the process: metrics, log level, backup
 - ``process_usage``: how full that is which the process keeps in bounds
 - ``gc_policy``: the interpreter's search for garbage, kept away from the live state
-- ``memory_release``: gives freed memory back to the system
-- ``free_memory``: how much of it this process may still take
+- ``process_memory``: how much memory this process may still take, and giving back what was freed
 
 May import: ``peers`` (only to name the type of a connection), ``backup``, ``storage``, ``security``, ``telemetry``,
 ``service``, ``config``, ``wording``, and ``crdtsync``.

@@ -22,10 +22,10 @@ from crdtsyncd.loop.ack_timer import AckTimer
 from crdtsyncd.loop.agent_budget import AgentPlaces, LargeRequests
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.connections import Connections, write_replies
-from crdtsyncd.loop.free_memory import free_memory_bytes
 from crdtsyncd.loop.host_services import services
 from crdtsyncd.loop.housekeeping import Housekeeping
 from crdtsyncd.loop.pending_joins import PendingJoins
+from crdtsyncd.loop.process_memory import free_memory_bytes
 from crdtsyncd.loop.recovery import Recovery
 from crdtsyncd.loop.replay_quarantine import look
 from crdtsyncd.loop.turn_timer import TurnTimer

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsyncd.loop.connections import Connections
-from crdtsyncd.loop.free_memory import free_memory_bytes
-from crdtsyncd.loop.memory_release import MemoryGuard
+from crdtsyncd.loop.process_memory import MemoryGuard, free_memory_bytes
 from crdtsyncd.loop.process_usage import shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
 from crdtsyncd.storage.wal_checkpoint import StoreOwner, WalCheckpoints

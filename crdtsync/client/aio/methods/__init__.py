@@ -13,8 +13,7 @@ Modules:
 - ``keys``: read and write a key as a whole
 - ``kinds``: logs, counters, sets, maps
 - ``forks``: a copy of a space to try something in, and the way back
-- ``history``: what was written before
-- ``explain``: why a node has of a key what it has
+- ``history``: what was written before, and why a node has of a key what it has
 - ``blobs``: bytes of any length
 - ``checkpoints``: points of the past with a name
 - ``schemas``: what is declared for keys by pattern

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entries, IncomingEntries
 from crdtsync.core.crdt.entry import Entry
-from crdtsync.core.kinds.conflicting import ConflictingKeys
-from crdtsync.core.kinds.values import is_conflict
+from crdtsync.core.kinds.values import ConflictingKeys, is_conflict
 from crdtsync.wire.change import RemoveRange, value_hash
 from crdtsync.wire.kinds import Kind
 from tests.examples import examples

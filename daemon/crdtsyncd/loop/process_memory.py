@@ -1,19 +1,53 @@
-"""Gives memory that was freed back to the system: the C library keeps it otherwise, in case it is asked for again."""
+"""The memory of this process: how much it may still take, and giving back what was freed.
+
+The C library keeps freed memory otherwise, in case it is asked for again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
 GIVE_BACK_BYTES_MIN = 4 * 1024 * 1024
 """So much has to have been freed before it is worth the call."""
-
-
 _DONTNEED = 4
 """MADV_DONTNEED of madvise(2): the pages are taken from this process, and read again from the file when touched."""
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r-xp \S+ \S+ [1-9]\d* +/")
 _CHANGED = re.compile(r"(?:Private_Dirty|Anonymous): +[1-9]")
+
+
+def free_memory_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
+    """How much this process may still take: what the host has, or what its cgroup allows if that is less.
+
+    None: the system does not say.
+    """
+    found: list[int] = []
+    with suppress(OSError, ValueError, StopIteration):
+        lines = (proc / "meminfo").read_text().splitlines()
+        found.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    with suppress(OSError, ValueError, StopIteration):
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        own = next(line for line in lines if line.startswith("0::"))[3:].strip("/")  # cgroups(7), version 2
+        group = cgroups / own
+        while True:
+            with suppress(OSError, ValueError):
+                allowed, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+                found.append(max(0, allowed - taken + _cached_bytes(group)))
+            if group == cgroups:
+                break
+            group = group.parent
+    return min(found, default=None)
+
+
+def _cached_bytes(group: Path) -> int:
+    """Bytes of cached files, which the kernel gives up when it is asked for memory."""
+    names = ("active_file", "inactive_file")
+    words = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return sum(int(count) for name, count in words if name in names)
 
 
 def release_start_pages() -> int:

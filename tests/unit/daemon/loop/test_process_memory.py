@@ -1,12 +1,36 @@
-"""How much memory is free: the host's, or what a cgroup above this process allows."""
+"""How much memory is free: the host's, or what a cgroup above this process allows. What only the start needed is given
+back, and nothing breaks by it.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from crdtsyncd.loop.free_memory import free_memory_bytes
+import pytest
+from crdtsyncd.loop.process_memory import free_memory_bytes
 
 MIB = 1024 * 1024
+PROGRAM = """
+import sqlite3
+from pathlib import Path
+import crdtsyncd.serve
+from crdtsyncd.loop.process_memory import release_start_pages
+
+def resident_kb():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+before = resident_kb()
+assert release_start_pages() > 0
+after = resident_kb()
+import pycrdt
+text = pycrdt.Doc().get("t", type=pycrdt.Text)
+text += "still here"
+assert sqlite3.connect(":memory:").execute("SELECT 1").fetchone() == (1,)
+print(before - after, str(text))
+"""
 
 
 def machine(place: Path, limits: dict[str, tuple[str, int]]) -> tuple[Path, Path]:
@@ -38,3 +62,12 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
 
 def test_this_one_says() -> None:
     assert free_memory_bytes() is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+def test_code_that_only_the_start_needed_is_given_back():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    saved_kb, text = done.stdout.split(maxsplit=1)
+    assert int(saved_kb) > 4000
+    assert text.strip() == "still here"
