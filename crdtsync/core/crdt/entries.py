@@ -207,8 +207,10 @@ class Entries:
         """
         gone = self._take_out(key, removes)
         if len(gone) > REMOVED_AT_ONCE_MAX:
-            hashed = [entry for entry in gone if not self._unhashed.pop(entry, False)]
-            self._unsubtracted += hashed
+            fresh = self._unhashed.keys() & gone
+            for entry in fresh:
+                del self._unhashed[entry]
+            self._unsubtracted += [entry for entry in gone if entry not in fresh] if fresh else gone
         else:
             for entry in gone:
                 self._unhash(entry)

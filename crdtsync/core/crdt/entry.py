@@ -25,7 +25,7 @@ class OnDisk:
 
 
 _NUMBERS = struct.Struct(">QqQI")
-_HLC, _SEQ = slice(8), slice(16, 24)
+_HLC, _ROW, _SEQ = slice(8), slice(8, 16), slice(16, 24)
 _HASH_AT = _NUMBERS.size
 _OF_ALL = ("_packed", "_value", "agent", "key", "kind", "writer")
 _OF_SOME = ("attrs", "hidden", "kept_ms", "sub")
@@ -198,6 +198,12 @@ def reach_of(entries: Iterable[Entry]) -> tuple[VersionVector, int]:
         numbers[entry.writer].append(entry._packed)  # noqa: SLF001  # they sort as what they say
     vector = {writer: int.from_bytes(max([one[_SEQ] for one in some]), "big") for writer, some in numbers.items()}
     return vector, int.from_bytes(max(map(max, numbers.values()), default=b"")[_HLC], "big")
+
+
+def rows_of(entries: Iterable[Entry]) -> tuple[int, ...]:
+    """The rows of entries. To ask each takes three times as long."""
+    packed = b"".join([entry._packed[_ROW] for entry in entries])  # noqa: SLF001  # see above
+    return struct.unpack(f">{len(packed) // 8}q", packed)
 
 
 def inside(entries: Iterable[Entry], vector: Mapping[Writer, int]) -> list[Entry]:

@@ -11,11 +11,12 @@ what such an entry had ``seen`` when a reader asks for it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
-from crdtsync.core.crdt.entry import Entry, on_disk
+from crdtsync.core.crdt.entry import Entry, on_disk, rows_of
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
@@ -96,11 +97,10 @@ class HistoryRecorder:
             )
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
             removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
-            told = [*zip(removed, reasons, strict=True)]
-            self._keep(op.key, position, [(entry, None, position, reason, removal) for entry, reason in told])
-            batch.removed_rows += [
-                new_row(RemovedRow, (entry.row, position, now_ms, n, reason)) for entry, reason in told
-            ]
+            death = repeat(position)
+            self._keep(op.key, position, zip(removed, repeat(None), death, reasons, repeat(removal)))
+            rows = zip(rows_of(removed), death, repeat(now_ms), repeat(n), reasons)
+            batch.removed_rows += map(new_row, repeat(RemovedRow), rows)
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         batch.removals.append(
             RemovalRow(
@@ -163,8 +163,8 @@ class HistoryRecorder:
             removed_rows.append(new_row(RemovedRow, (entry.row, position, now_ms, None, None)))
         self._unsaved_keys.extend([(position, entry.key) for entry in gone])
 
-    def _keep(self, key: str, position: int, rows: list[tuple[Any, ...]]) -> None:
-        self.unsaved.setdefault(key, []).extend([new_row(PastRow, row) for row in rows])
+    def _keep(self, key: str, position: int, rows: Iterable[tuple[Any, ...]]) -> None:
+        self.unsaved.setdefault(key, []).extend(map(new_row, repeat(PastRow), rows))
         self._unsaved_keys.append((position, key))
 
     def cut(self, floor: VersionVector, time_ms: int) -> None:

@@ -522,12 +522,12 @@ class TextEdits:
         """
         if added is not None and added.kind == Kind.TEXT:
             self._documents.named(added)
-        for entry in removed:
-            if entry.kind == Kind.TEXT:
-                document = self._documents.unnamed(entry)
-                if document is not None and self._documents.exists(document):
-                    row = DocumentUpdateRow(self._replica.id, *document, position, *dot, agent, NO_CHANGE)
-                    self._ledger.batch.document_updates.append(row)
+        text = int(Kind.TEXT)  # thousands are asked
+        for entry in [entry for entry in removed if entry.kind == text]:
+            document = self._documents.unnamed(entry)
+            if document is not None and self._documents.exists(document):
+                row = DocumentUpdateRow(self._replica.id, *document, position, *dot, agent, NO_CHANGE)
+                self._ledger.batch.document_updates.append(row)
 
     def note_merged_markers(self, come: Iterable[Entry], gone: Iterable[Entry]) -> None:
         """Keep count of the markers that have come and gone, not by changes."""

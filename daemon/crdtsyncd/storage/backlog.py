@@ -202,7 +202,7 @@ def _records(rows: list[Any]) -> Iterator[list[Any]]:
 
 def _marks(rows: list[RemovedRow]) -> list[Any]:
     """Entries that one operation removed are packed together, with a list of rows."""
-    return [(death, [row for row, *_ in some]) for death, some in groupby(rows, itemgetter(slice(1, None)))]
+    return [(death, [row[0] for row in some]) for death, some in groupby(rows, itemgetter(slice(1, None)))]
 
 
 def _packed(at: int, rows: list[Any]) -> bytes:
