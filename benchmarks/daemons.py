@@ -72,8 +72,8 @@ class Daemon:
         start_s = monotonic()
         self._ready.clear()
         self._process = await asyncio.create_subprocess_exec(
-            *self._command(),
-            env=_environment(self._directory, self._settings),
+            *(sys.executable, "-c", _PROGRAM),
+            env=self._environment(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -149,12 +149,22 @@ class Daemon:
                 if not self._ready.is_set() and _event(line) == "ready":
                     self._ready.set()
 
-    def _command(self) -> list[str]:
-        options = ["--data-dir", str(self._directory / "data"), "--socket", str(self.socket), "--node-name", self.name]
-        options += ["--insecure-loopback", "--listen", f"127.0.0.1:{self.port}"]
-        for peer in self._peers:
-            options += ["--peer", peer]
-        return [sys.executable, "-c", _PROGRAM, *options]
+    def _environment(self) -> dict[str, str]:
+        """Ours, with its settings and no others: a service, too, is started without options."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "NOTIFY_"))}
+        settings = {
+            "data_dir": self._directory / "data",
+            "socket": self.socket,
+            "node_name": self.name,
+            "insecure_loopback": True,
+            "listen": f"127.0.0.1:{self.port}",
+            "peers": " ".join(self._peers),
+            "ballast_bytes": 0,
+            "log_format": "json",
+            **self._settings,
+        }
+        given = {f"CRDTSYNC_{name.upper()}": str(value) for name, value in settings.items()}
+        return {**kept, "XDG_CONFIG_HOME": str(self._directory), **given}
 
 
 class Daemons:
@@ -217,18 +227,6 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [int(each.getsockname()[1]) for each in sockets]
-
-
-def _environment(directory: Path, settings: Mapping[str, object]) -> Mapping[str, str]:
-    """Ours, with these settings of the daemon and no others."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "NOTIFY_"))}
-    return {
-        **kept,
-        "XDG_CONFIG_HOME": str(directory),
-        "CRDTSYNC_BALLAST_BYTES": "0",
-        "CRDTSYNC_LOG_FORMAT": "json",
-        **{f"CRDTSYNC_{name.upper()}": str(value) for name, value in settings.items()},
-    }
 
 
 def _event(line: bytes) -> object:

@@ -27,13 +27,6 @@ DELIVERIES_MAX = 1.5
 """Of a change to each node that did not make it, on average."""
 
 
-class Member(Daemon):
-    """A daemon that speaks TLS, as those of different hosts do."""
-
-    def _command(self) -> list[str]:
-        return [option for option in super()._command() if option != "--insecure-loopback"]
-
-
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What came out. Delays are from a write's reply until the last node's watcher has it, in ms."""
@@ -80,7 +73,10 @@ async def run(nodes: int, writes: int, rate: float, concerns: int) -> Figures:
         hosts = small.Daemons(0)
         stack.push_async_callback(hosts.clean_up)
         ports = small.free_ports(nodes)
-        hosts.daemons = [Member(f"node-{n}", hosts.directory / str(n), port, [], {}) for n, port in enumerate(ports)]
+        settings = {"insecure_loopback": False}  # so they speak TLS, as those of different hosts do
+        hosts.daemons = [
+            Daemon(f"node-{n}", hosts.directory / str(n), port, [], settings) for n, port in enumerate(ports)
+        ]
         alone = await _found(hosts)
         clients = [
             await stack.enter_async_context(AsyncClient(socket=daemon.socket, agent="bench", timeout=60))

@@ -13,10 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-NODES_MAX = 16
-SOCKET_PATH_BYTES_MAX = 107
-"""As in :mod:`crdtsyncd.config.model`, whose import would cost a fifth of a second before the first daemon starts."""
+from crdtsyncd.config.checks import SOCKET_PATH_BYTES_MAX
 
+NODES_MAX = 16
 _SHORT_PREFIX_CHARS_MAX = 12
 
 
