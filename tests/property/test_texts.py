@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import combinations
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,8 +19,7 @@ import pytest
 from crdtsync.causality import Dot
 from crdtsync.core.text.document import STEP_PARTS_MAX, Document
 from crdtsync.core.text.document_cache import Documents
-from crdtsync.core.text.family import Member
-from crdtsync.core.text.passing import passed
+from crdtsync.core.text.passing import placed
 from crdtsync.core.text.places import Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.wire.yjs.encoding import STRING, read_sections
@@ -164,9 +164,8 @@ def play(names: str, compactors: str, apart: str, seed: int) -> str:
 def made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A late edit is made in the new document under another id, too."""
 
-    def twice(update: bytes, older: Document, newer: Document, member: Member, *, may_wait: bool = False) -> bytes:
-        if may_wait:  # it is not made yet
-            return passed(update, older, newer, member, may_wait=True)
+    def twice(update: bytes, newer: Document, *args: Any, may_wait: bool, **kwargs: Any) -> bytes:
+        once = placed(update, newer, *args, may_wait=may_wait, **kwargs)
         sections, _ = read_sections(update)
         strings = [struct for structs in sections.values() for struct in structs if struct.kind == STRING]
         parts = [
@@ -174,9 +173,9 @@ def made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             for number, struct in enumerate(strings, min(sections, default=0) + 1)
         ]
         newer.apply(written_update(parts))
-        return passed(update, older, newer, member)
+        return once
 
-    monkeypatch.setattr("crdtsync.core.replica.text_edits.passed", twice)
+    monkeypatch.setattr("crdtsync.core.replica.text_edits.placed", twice)
 
 
 def dropped_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

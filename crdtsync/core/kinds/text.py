@@ -36,6 +36,7 @@ from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
     from crdtsync.core.space import SpaceState
+    from crdtsync.core.text.document import Document
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
 """A text that is read: it must fit into a frame with all that is told beside it."""
@@ -78,9 +79,13 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     documents = draft.space.documents
     if not documents.is_ready(document):
         raise NotReady(document)
-    olders = [documents.get(older) for older in reversed(family.before(document)) if documents.exists(older)]
     before, member = draft.edits_of(document), family.members[document]
-    attempt = partial(placed, update, documents.get(document), member, olders, before=before, may_wait=True)
+
+    def get(older: Dot) -> Document | None:
+        return documents.get(older) if documents.exists(older) else None
+
+    olders = family.before(document)[::-1]
+    attempt = partial(placed, update, documents.get(document), member, olders, get, before=before, may_wait=True)
     try:
         return attempt()
     except Unplaced:

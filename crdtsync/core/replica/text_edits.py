@@ -21,7 +21,7 @@ from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
 from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
-from crdtsync.core.text.passing import find_out_after, found, missing_from, passed
+from crdtsync.core.text.passing import find_out_after, found, missing_from, placed
 from crdtsync.core.text.taking_ahead import Ahead, AtOnce
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.write_batch import Ledger
     from crdtsync.core.text.drafted_edits import DraftedEdits
+    from crdtsync.core.text.family import Member
     from crdtsync.core.text.taking_ahead import Stage
     from crdtsync.wire.yjs.encoding import Steps
 
@@ -57,7 +58,9 @@ TAKEN_IN = 2 * PASSED_ON
 SMALL_PARTS = EDIT_PARTS
 """Changes of so many parts do not count, so that a host that was away takes in thousands of small edits in a turn."""
 TAKING_IN_PARTS = 5 * EDIT_PARTS
-"""To so many parts comes to look for what a new document lacks of an older one."""
+"""To so many parts comes to look for what a new document lacks of an older one; or to load one."""
+UNREAD_BYTES = 1024 * 1024
+"""Of edits that are made in a document that nobody reads, before they are written down."""
 
 _TEXT = int(Kind.TEXT)
 
@@ -228,7 +231,7 @@ class TextEdits:
     def _is_to_be_prepared(self, change: Change, edits: Sequence[_Edit]) -> Iterator[Dot]:
         """A document that the change waits for: it is made ready, or the change comes to more than may be taken in in
         this turn, or it takes a while to find out where its edits stand in newer documents. That is done in the turns
-        that follow. Where it edits several documents they are not all made ready first, for which all had to be in
+        that follow. Where it takes several documents they are not all made ready first, for which all had to be in
         memory: it is taken in ahead.
         """
         first = edits[0].document
@@ -239,7 +242,7 @@ class TextEdits:
             return
         families_of = self._families(edits)
         parts = STEP_PARTS_MAX + 1 if is_unready else self._parts_of_all(edits, families_of)
-        if parts > STEP_PARTS_MAX:
+        if parts > STEP_PARTS_MAX or any(map(self._is_to_be_placed, edits, families_of)):
             steps = self._take_ahead(change)
             self._documents.prepare(first, steps)
             touched = dict.fromkeys(
@@ -250,20 +253,17 @@ class TextEdits:
             for document in filter(self._documents.exists, touched):  # no other edit comes in between
                 self._documents.prepare(document, steps)
             yield first
-            return
-        if parts > SMALL_PARTS and self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
+        elif parts > SMALL_PARTS and self._done(0) and self._done(0) + parts > STEP_PARTS_MAX:
             self._documents.prepare(first, _next_turn())
             yield first
-            return
-        for edit, family in zip(edits, families_of, strict=True):
-            if family is not None and not edit.is_beginning:
-                steps = find_out_after(self._documents, family, edit.document, edit.update)
-                for _ in steps:
-                    self._documents.prepare(edit.document, steps)
-                    yield edit.document
-                    return
-        if parts > SMALL_PARTS:
+        elif parts > SMALL_PARTS:
             self._done(parts)
+
+    def _is_to_be_placed(self, edit: _Edit, family: Family | None) -> bool:
+        """Whether it takes a while to find out where an edit stands in newer documents."""
+        if family is None or edit.is_beginning:
+            return False
+        return any(True for _ in find_out_after(self._documents, family, edit.document, edit.update))
 
     def _families(self, edits: Sequence[_Edit]) -> list[Family | None]:
         """The family of each edit; those of one document have the same."""
@@ -280,8 +280,9 @@ class TextEdits:
         parts = 0
         for edit, family in zip(edits, families_of, strict=True):
             if edit.document not in newer:
-                after = () if family is None else family.after(edit.document)
-                newer[edit.document] = sum(map(self._documents.exists, after))
+                after = [] if family is None else [*filter(self._documents.exists, family.after(edit.document))]
+                newer[edit.document] = len(after)
+                parts += TAKING_IN_PARTS * sum(not self._documents.is_open(dot) for dot in after)
             parts += self._parts_at_once(edit, family, newer[edit.document], len(edits) == 1)
             if parts > STEP_PARTS_MAX:
                 break
@@ -308,10 +309,38 @@ class TextEdits:
         return self._parts
 
     def _take_ahead(self, change: Change) -> Steps[None]:
-        """Take a change in by copies of the documents that it edits; they take their places when it is applied."""
-        stage, held = Ahead(self._documents), dict[str, list[Entry]]()
-        ahead = _TakenAhead(stage, {}, {})
-        edits = edits_of(change)
+        """Take a change in by copies of the documents that it edits, one after the other, the oldest first; they take
+        their places when it is applied, or at once where nobody reads the document.
+        """
+        ahead = _TakenAhead(Ahead(self._documents), {}, {})
+        edits = [*self._edits_ahead(change, ahead)]
+        families_of = dict.fromkeys(family for _, family in edits if family is not None)
+        places = {edit.document: (0, edit.document) for edit, _ in edits}
+        places |= {document: family.place(document) for family in families_of for document in family.members}
+        edited = {edit.document for edit, _ in edits}
+        for document in sorted(places, key=lambda each: places[each]):
+            is_read = document in edited or self._documents.is_named(document)
+            unread: list[_Made] = []
+            for edit, family in edits:
+                if document != edit.document and not _is_passed_on(edit, family, document, ahead.made[edit.dot]):
+                    continue
+                for each in (yield from self._made_in(document, edit, family, change, ahead.stage)):
+                    if is_read or isinstance(each, CrdtSyncError):
+                        ahead.made[edit.dot].append(each)
+                    else:
+                        unread.append(each)
+                if sum(len(each.update) for each in unread) > UNREAD_BYTES:
+                    if not self._settle_unread(unread, ahead.stage, change.agent):
+                        return
+                    unread = []
+            if unread and not self._settle_unread(unread, ahead.stage, change.agent):
+                return
+        self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
+
+    def _edits_ahead(self, change: Change, ahead: _TakenAhead) -> Iterator[tuple[_Edit, Family | None]]:
+        """The edits of a change, each with the documents that are one text when it is made."""
+        edits, held = edits_of(change), dict[str, list[Entry]]()
+        known: dict[tuple[object, ...], Family | None] = {}
         for n, op in enumerate(change.ops):
             here = held.get(op.key)
             if here is None:
@@ -320,9 +349,21 @@ class TextEdits:
             held[op.key] = here = [entry for entry in here if entry.dot not in op.removes]
             edit = edits.get(n)
             if edit is not None and not self._is_gone(edit):
-                ahead.made[edit.dot] = yield from self._made(edit, change, self._family(edit, here), stage)
+                told_by = (op.key, edit.document, *(entry.dot for entry in here if entry.sub == LINEAGE))
+                if op.sub == LINEAGE or told_by not in known:
+                    known[told_by] = self._family(edit, here)
+                ahead.made[edit.dot] = []
+                yield edit, known[told_by]
                 here.append(_marker_of(edit))
-        self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
+
+    def _settle_unread(self, made: Sequence[_Made], stage: Ahead, agent: str) -> bool:
+        """Write down what was made in a document that nobody reads; False: all has to be done anew."""
+        if not stage.settle(made[0].document):
+            return False
+        position = self._replica.advance_position()
+        for each in made:
+            self._write_down(each, position, agent)
+        return True
 
     def _is_valid(self, ahead: _TakenAhead) -> bool:
         """Whether the change is still made in the same documents, and these are as they were."""
@@ -416,33 +457,35 @@ class TextEdits:
         """Make an edit in its document, and in all newer ones of the text too; a new one takes in what was edited
         without it. Or why that cannot be. ``is_tried``: it is made in its document.
         """
-        dot, document, update = edit.dot, edit.document, edit.update
+        made = yield from self._made_in(edit.document, edit, family, change, stage, is_tried=is_tried)
+        for newer in [] if family is None else family.after(edit.document):
+            if _is_passed_on(edit, family, newer, made):
+                made += yield from self._made_in(newer, edit, family, change, stage)
+        return made
+
+    def _made_in(
+        self, document: Dot, edit: _Edit, family: Family | None, change: Change, stage: Stage, *, is_tried: bool = False
+    ) -> Steps[list[_Made | CrdtSyncError]]:
+        """Make an edit in its document, or in a newer one of the text."""
+        dot, update = edit.dot, edit.update
+        made: list[_Made | CrdtSyncError] = []
         try:
+            if document != edit.document:
+                if family is not None and stage.exists(document):
+                    update = yield from found(partial(_passed_on, edit, document, family.members[document], stage))
+                    yield from stage.apply(document, update)
+                    made.append(_Made(document, dot._replace(n=PASSED_ON + dot.n), update))
+                return made
             if document in self._refused and not stage.exists(document):
                 raise TooLarge("its text would take this host too long to load")
             if not is_tried:
                 yield from stage.apply(document, update)
+            made.append(new_row(_Made, (document, dot, update)))
+            is_begun = edit.is_beginning and not any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :])
+            if is_begun and family is not None:
+                yield from self._take_in_older(document, family, dot, stage, made)
         except CrdtSyncError as error:
-            return [error]
-        made: list[_Made | CrdtSyncError] = [new_row(_Made, (document, dot, update))]
-        if family is None:
-            return made
-        if edit.is_beginning and any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
-            return made
-        for newer in [document] if edit.is_beginning else filter(stage.exists, family.after(document)):
-            try:
-                if edit.is_beginning:
-                    yield from self._take_in_older(newer, family, dot, stage, made)
-                    continue
-                member = family.members[newer]
-                attempt = partial(
-                    passed, update, stage.get(document), stage.get(newer), member, may_wait=stage.may_wait
-                )
-                passed_on = yield from found(attempt)
-                yield from stage.apply(newer, passed_on)
-                made.append(_Made(newer, dot._replace(n=PASSED_ON + dot.n), passed_on))
-            except CrdtSyncError as error:
-                made.append(error)
+            made.append(error)
         return made
 
     def _is_of_family(self, edit: _Edit) -> bool:
@@ -573,6 +616,19 @@ class TextEdits:
 
 def _next_turn() -> Steps[None]:
     yield
+
+
+def _is_passed_on(edit: _Edit, family: Family | None, document: Dot, made: Sequence[_Made | CrdtSyncError]) -> bool:
+    """Whether an edit, of which this was made in its own document, is to be made in another one."""
+    if edit.is_beginning or family is None or document not in family.members or not made:
+        return False
+    return isinstance(made[0], _Made) and family.place(document) > family.place(edit.document)
+
+
+def _passed_on(edit: _Edit, document: Dot, member: Member, stage: Stage) -> bytes:
+    """An edit as it is to be made in a newer document."""
+    newer, olders = stage.get(document), [edit.document]
+    return placed(edit.update, newer, member, olders, stage.get, structs_max=CLOCK_MAX, may_wait=stage.may_wait)
 
 
 def _is_edit_of(op: Op, document: Dot) -> bool:

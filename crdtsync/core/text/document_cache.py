@@ -168,12 +168,19 @@ class Documents:
 
     def twin(self, dot: Dot) -> Steps[Document]:
         """One that takes edits in ahead: a twin of the one in memory, or what is on disk if there is none."""
-        document = self._open.get(dot)
-        if document is not None:
-            return (yield from document.twin())
-        document = Document(dot, self._load)
+        if dot in self._open:
+            return (yield from self._open[dot].twin())
+        document = self.from_disk(dot)
         yield from document.make_ready()
         return document
+
+    def is_open(self, dot: Dot) -> bool:
+        """Whether it is in memory."""
+        return dot in self._open
+
+    def from_disk(self, dot: Dot) -> Document:
+        """One that is nobody else's, as it is on disk."""
+        return Document(dot, self._load)
 
     def prepare(self, dot: Dot, steps: Steps[None]) -> NotReady:
         """Do these in the turns that follow; who waits for that waits for ``dot``."""
@@ -248,6 +255,11 @@ class Documents:
     def is_dirty(self, dot: Dot) -> bool:
         """Whether it has edits that are not yet on disk."""
         return dot in self._dirty
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether one of them has edits that are not yet on disk."""
+        return bool(self._dirty)
 
     def apply(
         self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX, judged: UpdateSummary | None = None
@@ -363,7 +375,8 @@ class Documents:
 
     def _shrink(self) -> None:
         excess_bytes = self.memory_bytes - OPEN_BYTES_MAX
-        used = self._dirty.keys() | self.unready.keys() | self.awaited.keys()
+        prepared = {steps: dot for dot, steps in reversed(self.unready.items())}.values()  # the first one by each steps
+        used = {*self._dirty, *self.awaited, *prepared}
         clean = [dot for dot in self._open if dot not in used] if excess_bytes > 0 else []
         for dot in clean[:-1]:  # not the one in use, however large
             if excess_bytes <= 0:

@@ -39,9 +39,6 @@ MEMBERS_MAX = 64
 CUT_BYTES_MAX = 256 * 1024
 """All cuts that a family lists; with more it lists fewer documents."""
 
-SHORT_CUT_BYTES_MAX = 1024
-"""Which of these are remembered as well-formed."""
-
 
 class Member(NamedTuple):
     """A document of a family. ``cut`` is a Yjs state vector, empty for one that no compaction made."""
@@ -63,6 +60,7 @@ class Family:
     def __init__(self, entry: Entry) -> None:
         self.entries = [entry]
         self.members = members_of(entry)
+        self._in_order: tuple[Members, list[Dot]] = {}, []
 
     def join(self, other: Family) -> None:
         """Both are one."""
@@ -76,13 +74,20 @@ class Family:
 
     def after(self, document: Dot) -> list[Dot]:
         """Those in which an edit of this document is made too, the oldest first."""
-        place = self.place(document)
-        return [dot for dot in sorted(self.members, key=self.place) if self.place(dot) > place]
+        in_order = self.in_order()
+        return in_order[in_order.index(document) + 1 :]
 
     def before(self, document: Dot) -> list[Dot]:
         """Those whose edits are made in this one too, the oldest first."""
-        place = self.place(document)
-        return [dot for dot in sorted(self.members, key=self.place) if self.place(dot) < place]
+        in_order = self.in_order()
+        return in_order[: in_order.index(document)]
+
+    def in_order(self) -> list[Dot]:
+        """All, the oldest first."""
+        if self._in_order[0] is not self.members:
+            places = sorted([(member.generation, dot) for dot, member in self.members.items()])
+            self._in_order = self.members, [dot for _, dot in places]
+        return self._in_order[1]
 
     def place(self, document: Dot) -> tuple[int, Dot]:
         """By which the documents of a family are in order."""
@@ -134,12 +139,15 @@ def _joined(members: Members, others: Members) -> Members:
 
 def members_of(entry: Entry) -> Members:
     """The members that an entry names, of the family of its document. Another's careless bytes count as nothing."""
-    return {named_document(entry.value): Member(0, b"")} | _listed(entry.attrs)
+    alone = {named_document(entry.value): Member(0, b"")}
+    return alone | _listed(entry) if entry.attrs and FAMILY in entry.attrs else alone
 
 
-def _listed(attrs: Mapping[str, Any] | None) -> Members:
+@lru_cache(maxsize=16)
+def _listed(entry: Entry) -> Members:
+    """Each edit of a text reads its family several times, and of one that was compacted 62 times these are 62 cuts."""
     try:
-        plain = (attrs or {}).get(FAMILY, ())
+        plain = (entry.attrs or {})[FAMILY]
         return {_dot(writer, seq, n): _member(generation, cut) for writer, seq, n, generation, cut in plain}
     except (TypeError, ValueError, InvalidEncoding, InvalidUpdate):
         return {}
@@ -171,12 +179,7 @@ def _dot(writer: object, seq: object, n: object) -> Dot:
 
 def _member(generation: object, cut: object) -> Member:
     if type(generation) is int and type(cut) is bytes:
-        (_check_short if len(cut) <= SHORT_CUT_BYTES_MAX else decode_state_vector)(cut)
+        if cut:
+            decode_state_vector(cut)
         return Member(generation, cut)
     raise InvalidEncoding("not a document of a family")
-
-
-@lru_cache(maxsize=4096)
-def _check_short(cut: bytes) -> None:
-    """Each edit of a text reads its family, and of one that was compacted 20 times these are 20 cuts."""
-    decode_state_vector(cut) if cut else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX
@@ -47,14 +47,15 @@ def passed(update: bytes, older: Document, newer: Document, member: Member, *, m
     :raises InvalidValue: it cannot be made there.
     :raises Unplaced: something is to be found out first, and it ``may_wait`` for that.
     """
-    return placed(update, newer, member, [older], structs_max=CLOCK_MAX, may_wait=may_wait)
+    return placed(update, newer, member, [older.dot], lambda _: older, structs_max=CLOCK_MAX, may_wait=may_wait)
 
 
 def placed(
     update: bytes,
     newer: Document,
     member: Member,
-    olders: Sequence[Document],
+    olders: Sequence[Dot],
+    get: Callable[[Dot], Document | None],
     *,
     before: DraftedEdits | None = None,
     structs_max: int = EDIT_STRUCTS_MAX,
@@ -63,7 +64,7 @@ def placed(
     """An edit of ``newer``, with the edits ``before``, by an author who still has what that has forgotten, such as an
     editor with its own replica.
 
-    ``olders`` are asked where it stood, in this order.
+    ``olders``, as far as there are any, are asked where it stood, in this order.
 
     :raises InvalidValue: as :func:`passed`.
     :raises Unplaced: as :func:`passed`.
@@ -71,7 +72,7 @@ def placed(
     if may_wait and not newer.is_ready:
         raise Unplaced(newer.make_ready())
     with _refusals():
-        neighbours = _Neighbours(newer, member, olders, before, may_wait)
+        neighbours = _Neighbours(newer, member, olders, get, before, may_wait)
         known = newer.outline() if before is None else before.outline(newer)
         return forwarded(update, known, neighbours.left, neighbours.right, ROOT, structs_max)
 
@@ -94,16 +95,26 @@ class _Neighbours:
         self,
         newer: Document,
         member: Member,
-        olders: Sequence[Document],
+        olders: Sequence[Dot],
+        get: Callable[[Dot], Document | None],
         before: DraftedEdits | None,
         may_wait: bool,
     ) -> None:
         self._newer = newer
         self._outline = newer.outline()
-        self._cut = member.began_with()
+        self._member = member
         self._olders = olders
-        self._inserted = {} if before is None else before.inserted()
+        self._get = get
+        self._before = before
         self._may_wait = may_wait
+
+    @cached_property
+    def _cut(self) -> dict[int, int]:
+        return self._member.began_with()
+
+    @cached_property
+    def _inserted(self) -> Inserted:
+        return {} if self._before is None else self._before.inserted()
 
     def left(self, item: Id) -> Id | None:
         return self._held(item, Places.left)
@@ -119,11 +130,11 @@ class _Neighbours:
         newer = self._newer
         if not self._outline.is_gone(*item):
             return item
-        for older in self._olders:
-            if older.dot not in newer.places:
+        for dot in self._olders:
+            if dot not in newer.places and (older := self._get(dot)) is not None:
                 self._find(older.state(), self._find_places(older))
-            places = newer.places[older.dot]
-            if item in places:
+            places = newer.places.get(dot)
+            if places is not None and item in places:
                 return side(places, item)
         raise InvalidUpdate(f"nobody knows where clock {item[1]} of client {item[0]} stood")
 

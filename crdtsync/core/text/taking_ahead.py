@@ -3,6 +3,10 @@
 An edit of 2,000 parts takes 60 ms; 100 edits of a document that was compacted 20 times since are made in 20 newer ones
 too, which takes half a second. No turn may take that long, and nobody may see a change half made. So such a change is
 taken in by copies, over several turns in which other edits of these documents wait; then they take their places.
+
+Nobody reads a document that no marker names. So its copy takes its place as soon as it has all edits of the change, and
+what was made is written down then: 60 updates of 1 MB would take long to write in one turn. If the daemon ends before
+the change is taken in, it comes again, and what these documents have of it already counts once.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ STEP_BYTES = 6400
 EDIT_BYTES = 200
 
 COPIES_BYTES_MAX = 64 * 1024 * 1024
-"""Copies in memory, and one more; of the others only their edits are, until they are used again."""
+"""Copies in memory with what is read beside them, and one more; of other copies only their edits are."""
 
 T = TypeVar("T")
 
@@ -70,6 +74,7 @@ class Ahead:
         self.copies: dict[Dot, Document] = {}
         self._documents = documents
         self._looked_at: set[Dot] = set()
+        self._read: dict[Dot, Document] = {}  # that are not edited, and were not in memory
         self._in_memory: dict[Dot, int] = {}  # in so many bytes, the one not used for longest first
         self._bytes = 0
         self._step_bytes = 0
@@ -83,10 +88,12 @@ class Ahead:
     def get(self, dot: Dot) -> Document:
         """See :class:`Stage`."""
         self._look_at(dot)
-        if dot not in self.copies:
+        if dot not in self.copies and self._documents.is_open(dot):
             return self._documents.get(dot)
+        if dot not in self.copies and dot not in self._read:
+            self._read[dot] = self._documents.from_disk(dot)
         self._use(dot)
-        return self.copies[dot]
+        return self.copies[dot] if dot in self.copies else self._read[dot]
 
     def exists(self, dot: Dot) -> bool:
         """See :class:`Stage`."""
@@ -97,8 +104,9 @@ class Ahead:
         """See :class:`Stage`."""
         if dot not in self.copies:
             self._look_at(dot)
-            self.copies[dot] = yield from self._documents.twin(dot)
-        elif not self.copies[dot].is_ready:
+            read = self._read.pop(dot, None)
+            self.copies[dot] = (yield from self._documents.twin(dot)) if read is None else read
+        if not self.copies[dot].is_ready:
             yield from self.copies[dot].make_ready()
         yield from self.copies[dot].take_ahead(update, structs_max)
         self._use(dot)
@@ -107,15 +115,25 @@ class Ahead:
             self._step_bytes = 0
             yield
 
-    def _use(self, dot: Dot) -> None:
-        """Have this copy in memory, and let go of others beyond the bound."""
+    def settle(self, dot: Dot) -> bool:
+        """Let a copy take the place of its document at once; False: all has to be done anew."""
+        if not self.is_valid:
+            return False
         self._bytes -= self._in_memory.pop(dot, 0)
-        self._in_memory[dot] = self.copies[dot].loaded_bytes()
+        self._documents.put(dot, self.copies.pop(dot))
+        self._documents.unchanged.add(dot)
+        return True
+
+    def _use(self, dot: Dot) -> None:
+        """Have this one in memory, and let go of others beyond the bound."""
+        self._bytes -= self._in_memory.pop(dot, 0)
+        self._in_memory[dot] = (self.copies[dot] if dot in self.copies else self._read[dot]).loaded_bytes()
         self._bytes += self._in_memory[dot]
         while self._bytes > COPIES_BYTES_MAX and len(self._in_memory) > 1:
             oldest = next(iter(self._in_memory))
             self._bytes -= self._in_memory.pop(oldest)
-            self.copies[oldest].let_go()
+            if self._read.pop(oldest, None) is None:
+                self.copies[oldest].let_go()
 
     def _look_at(self, dot: Dot) -> None:
         if dot not in self._looked_at:

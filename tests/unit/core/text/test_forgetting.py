@@ -259,7 +259,7 @@ def test_what_has_to_be_placed_in_or_by_what_cannot_be_read_is_refused() -> None
     for attempt in (
         partial(passed, bob.said(before), strange, newer, member, may_wait=True),
         partial(missing_from, newer, strange, member, may_wait=True),
-        partial(placed, bob.said(before), strange, member, [newer]),
+        partial(placed, bob.said(before), strange, member, [newer.dot], lambda _: newer),
     ):
         with pytest.raises(InvalidValue, match="content kind 9"):
             at_once(found(attempt))
@@ -275,5 +275,5 @@ def test_who_goes_on_with_an_older_replica_writes_to_the_new_document_and_loses_
     before = author.doc.get_state()
     for _ in range(5):
         author.edit(random)
-    document.apply(placed(author.said(before), document, member, [older]))
+    document.apply(placed(author.said(before), document, member, [older.dot], lambda _: older))
     assert document.read() == str(author.text)

@@ -452,6 +452,32 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
     assert sorted(text.split()) == sorted(["begin", "end", *(f"late{number}" for number in range(60))])
 
 
+def test_a_large_edit_from_before_many_compactions_is_written_down_over_several_turns(
+    apart: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = apart["a"], apart["b"]
+    _, there = compacted_often(apart)
+    pasted = written_item(STRING, None, None, ROOT, written_text("late " * 60_000))
+    updates = [written_update([NewStruct(client, 0, pasted)]) for client in (5, 6, 7)]
+    there.session.do("batch", ops=[["text_apply", {"key": "t", "update": update}] for update in updates])
+    written: list[int] = []
+    deliver = Host.deliver
+
+    def count(host: Host, ready: Ready) -> None:
+        written.append(sum(len(row.update) for row in ready.persist.document_updates) if host is a else 0)
+        deliver(host, ready)
+
+    monkeypatch.setattr(Host, "deliver", count)
+    apart.link("a", "b")
+    apart.run(1.0)
+    assert sum(written) > 11 * 900_000  # in each of the documents
+    assert max(written) < 3 * 900_000  # in the two that somebody reads
+    (text,) = texts_of(a)
+    assert [text] == texts_of(b)
+    assert text.count("late ") == 180_000
+    assert a.alarms == b.alarms == set()
+
+
 def test_an_edit_from_before_more_compactions_than_there_is_room_for_is_taken_in(
     apart: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
