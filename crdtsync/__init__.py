@@ -103,7 +103,9 @@ def __dir__() -> list[str]:
 
 def _find(name: str) -> object:
     if name == "__version__":
-        return _version()
+        from importlib.metadata import version
+
+        return version("crdtsync")
     if name in _CLIENTS:
         from crdtsync import client
 
@@ -111,16 +113,3 @@ def _find(name: str) -> object:
     from crdtsync import errors
 
     return getattr(errors, name)
-
-
-def _version() -> str:
-    """By the name of what pip has put beside the package: to import ``importlib.metadata`` takes 30 ms of a start."""
-    import sys
-    from pathlib import Path
-
-    for place in sys.path:
-        for installed in Path(place).glob("crdtsync-*.dist-info"):
-            return installed.stem.partition("-")[2]
-    from importlib.metadata import version
-
-    return version("crdtsync")

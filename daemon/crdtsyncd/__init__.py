@@ -6,13 +6,13 @@ while the write-ahead log is checkpointed or a backup is copied.
 Open first: :class:`~crdtsyncd.loop.driver.Driver`, the only caller of the core's node, and in it ``feed`` and
 ``_take_turn``: step what came in, commit, let it out. Then :mod:`crdtsyncd.storage.database` for what a commit is.
 
-How it starts: ``main`` reads the settings; ``serve`` opens the database, makes the driver, listens on the agents'
-socket, and only then imports and starts what speaks to peers.
+How it starts: ``main`` has the settings read in another process; ``serve`` opens the
+database, makes the driver, listens on the agents' socket, and only then imports and starts what speaks to peers.
 
 Modules:
 
 - ``scripts``: the two programs begin here, and say what is not installed
-- ``main``: the command ``crdtsyncd``: settings, exit status
+- ``main``: the command ``crdtsyncd``: settings, exit status; it imports little
 - ``options``: what may stand on its command line
 - ``serve``: what it starts: database, driver, listeners, signals
 - ``wording``: figures in words, for people

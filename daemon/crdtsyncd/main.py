@@ -1,4 +1,7 @@
-"""The beginning of ``crdtsyncd``: settings, and errors as one sentence."""
+"""The beginning of ``crdtsyncd``: settings, and errors as one sentence.
+
+It imports little, so that the settings are read and checked, in another process, while this one imports the rest.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from crdtsyncd import terminal
 from crdtsyncd.config import exit_status
-from crdtsyncd.config.model import load_config
+from crdtsyncd.config.loader import SettingsReader, read_settings
 
 from crdtsync.errors import CrdtSyncError
 
@@ -26,13 +29,14 @@ also after a fault that somebody has to mend, for as long as agents wait on the 
 def _run(given: Given) -> None:
     config_file, options, is_check = given
     gc.disable()  # until it serves: what is imported and loaded from disk stays, and there is none among it
-    config = load_config(config_file, options)
+    reading = SettingsReader(config_file, options)
     if is_check:
+        reading.result()
         terminal.line("the configuration is valid")
         return
-    from crdtsyncd.serve import serve  # it imports much, and settings with a fault are told at once
+    from crdtsyncd.serve import serve  # meanwhile: it takes as long
 
-    serve(config, lambda: load_config(config_file, options))
+    serve(reading.result(), lambda: read_settings(config_file, options))
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-from crdtsyncd.config.model import SETTINGS
+from crdtsyncd.config.loader import changed_settings
 from crdtsyncd.loop import gc_policy
 from crdtsyncd.loop.agent_socket import AgentConnection, serve_agents, serve_agents_on
 from crdtsyncd.loop.driver import Driver
@@ -27,7 +27,6 @@ from crdtsyncd.storage.disk_guard import make_room_to_start
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 from crdtsyncd.telemetry import event_log
 
-from crdtsync import __version__
 from crdtsync.core.alarm_catalogue import NO_METRICS
 from crdtsync.core.identity import LOOPBACK_CLUSTER
 from crdtsync.core.interface import HostAlarm
@@ -89,7 +88,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> None:
     store = open_store(LOOPBACK_CLUSTER if config.insecure_loopback else os.urandom(CLUSTER_BYTES))
     try:
         trust = Trust(read_key, store.cluster, config.insecure_loopback)
-        driver = Driver(config, store, open_store, trust, __version__)
+        driver = Driver(config, store, open_store, trust, config.version)
         try:
             await Service(config, driver, reload).run()
             with suppress(RowsRefused):  # they are in quarantine, and the next start says so
@@ -241,7 +240,7 @@ class Service:
     def _apply(self, config: Config) -> None:
         event_log.configure(config.log_level, config.log_format)
         fixed = {"log_level", "log_format", "peers"}
-        changed = {name for name in SETTINGS if getattr(self._config, name) != getattr(config, name)} - fixed
+        changed = changed_settings(self._config, config) - fixed
         if self._fleet is not None:
             self._fleet.dial(config.peers)
         event_log.log("reloaded", needs_restart=sorted(changed))

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
+# The settings are read in a fork of the daemon: loading what checks them takes longer than all the rest.
+import crdtsyncd.config.model
 import crdtsyncd.serve  # forked with it
 import crdtsyncd.storage.wal_checkpoint
 import uvloop  # noqa: F401

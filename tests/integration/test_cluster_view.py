@@ -167,3 +167,10 @@ def test_the_agents_of_a_demo_write_on_every_node():
             with Client(socket=socket) as client:
                 wait_until(lambda: {"plan/goal", "findings", "notes"} <= {*client.keys()}, timeout_s=WAIT_S)
         assert cluster.stop(signal.SIGINT) == 0
+
+
+def test_socket_paths_are_bounded_as_in_the_daemon():
+    from crdtsyncd.config import model
+    from crdtsyncd.devfleet import layout
+
+    assert layout.SOCKET_PATH_BYTES_MAX == model.SOCKET_PATH_BYTES_MAX

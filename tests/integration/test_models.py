@@ -49,7 +49,7 @@ class Source(BaseModel):
 
 
 class Report(BaseModel):
-    title: str = Field(default="untitled", min_length=2)
+    title: str = Field("untitled", min_length=2)
     until: datetime | None = None
     best: Source | None = None
     sources: Annotated[list[Source], operator.add] = []

@@ -534,7 +534,7 @@ main()
 """
 LATE = {
     "click", "cryptography", "websockets", "structlog", "zeroconf", "prometheus_client", "pydantic", "pycrdt", "rich",
-    "email", "http", "importlib.metadata", "ctypes", "shutil",
+    "email", "http", "importlib.metadata", "ctypes", "shutil", "crdtsyncd.config.model",
     "crdtsyncd.cluster.cluster_runtime", "crdtsyncd.security.node_key",
     "crdtsyncd.security.tls", "crdtsyncd.peers.websocket_peer", "crdtsyncd.telemetry.prometheus", "crdtsyncd.cli",
 }  # fmt: skip

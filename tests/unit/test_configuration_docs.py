@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from crdtsyncd.config.model import SETTINGS
+from crdtsyncd.config.model import Config
+from pydantic_core import PydanticUndefined
 
 from tools import reference
 from tools.reference import bounds, command_line, configuration, errors
@@ -33,13 +34,13 @@ def test_what_has_no_words_by_hand_yet_gets_those_of_the_code(monkeypatch: pytes
     stale = tmp_path / "configuration.md"
     stale.write_text(text.replace(row[0], ""), encoding="utf-8")
     monkeypatch.setattr(configuration, "PAGE", stale)
-    description = SETTINGS["peers_max"].description
+    description = Config.model_fields["peers_max"].description
     assert f"| `peers_max` |  | `256` | {description} |\n" in configuration.configuration()
 
 
 def test_every_default_that_depends_on_the_machine_is_in_words():
-    computed = {name for name, setting in SETTINGS.items() if callable(setting.default)}
-    assert computed == configuration.COMPUTED.keys()
+    undefined = {name for name, field in Config.model_fields.items() if field.default is PydanticUndefined}
+    assert undefined == configuration.COMPUTED.keys()
 
 
 def test_every_row_of_the_page_of_bounds_is_looked_at_once():

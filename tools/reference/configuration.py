@@ -1,4 +1,4 @@
-"""The table of settings: names, options and defaults from the daemon's ``SETTINGS``; the meanings are by hand.
+"""The table of settings: names, options and defaults from the daemon's ``Config``; the meanings are by hand.
 
 A new setting gets a row with its description. Who writes better words into the row keeps them.
 """
@@ -6,8 +6,10 @@ A new setting gets a row with its description. Who writes better words into the 
 from __future__ import annotations
 
 import click
-from crdtsyncd.config.model import SETTINGS, Setting
+from crdtsyncd.config.model import Config
 from crdtsyncd.options import cli
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from tools.reference import ROOT, page
 from tools.reference.markdown import last_cells, table, with_table
@@ -32,8 +34,8 @@ def configuration() -> str:
     text = PAGE.read_text(encoding="utf-8")
     kept = last_cells(text)
     rows = (
-        (f"`{name}`", _options(name), _default(name, setting), kept.get(f"`{name}`", setting.description))
-        for name, setting in SETTINGS.items()
+        (f"`{name}`", _options(name), _default(name, field), kept.get(f"`{name}`", field.description or ""))
+        for name, field in Config.model_fields.items()
     )
     return with_table(text, table(("setting", "option", "default", "meaning"), rows))
 
@@ -43,9 +45,9 @@ def _options(name: str) -> str:
     return ", ".join(f"`{option.opts[0]}`" for option in options)
 
 
-def _default(name: str, setting: Setting) -> str:
-    value = setting.default
-    if callable(value):
+def _default(name: str, field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
         return COMPUTED[name]
     text = f"`{str(value).lower() if isinstance(value, bool) else value}`"
     return f"{text} ({value // MIB} MiB)" if isinstance(value, int) and value and value % MIB == 0 else text

@@ -182,9 +182,9 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 def _version_option() -> click.Option:
     def show(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted and not context.resilient_parsing:
-            from crdtsync import __version__
+            from importlib.metadata import version
 
-            terminal.line(f"crdtsync {__version__}", at_once=True)
+            terminal.line(f"crdtsync {version('crdtsync')}", at_once=True)
             context.exit()
 
     help_text = "Show the version and exit."

@@ -1,31 +1,58 @@
-"""Configuration: options override the environment, which overrides a TOML file, which overrides the defaults.
-
-A start waits for it, so it imports little.
-"""
+"""Configuration: options override the environment, which overrides a TOML file, which overrides the defaults."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket as sockets
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from crdtsyncd.config import checks
 from crdtsyncd.config.host_port import PEER_PORT_DEFAULT, PLAIN_JOINS_NONE, is_loopback, split_address
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from crdtsync.core.access.quotas import Limits
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.crdt.uploads import BLOB_BYTES_MAX
 from crdtsync.core.storage.long_values import CACHE_BYTES_MAX
-from crdtsync.errors import ConfigError
-from crdtsync.named_tuple import NamedTuple
+from crdtsync.errors import ConfigError, InvalidRequest
+from crdtsync.wire.invites import decode_invite
+from crdtsync.wire.limits import is_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+SOCKET_PATH_BYTES_MAX = 107
 LOG_BYTES_MAX_MIN = 64 * 1024
+
+
+def _split(value: object) -> object:
+    return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
+
+
+_DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration_ms(least: str, most: str) -> Callable[[object], int]:
+    def parsed(value: object) -> int:
+        match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError("must be a duration, such as 500ms, 30s, 10m, 2h or 7d")
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+    def checked(value: object) -> int:
+        if not parsed(least) <= parsed(value) <= parsed(most):
+            raise ValueError(f"must be a duration from {least} to {most}")
+        return parsed(value)
+
+    return checked
+
+
+LogAge = Annotated[int, BeforeValidator(_duration_ms("1m", "36500d"))]
+HistoryAge = Annotated[int, BeforeValidator(_duration_ms("0s", "36500d"))]
+Strings = Annotated[list[str], BeforeValidator(_split)]
 
 
 def default_node_name() -> str:
@@ -49,110 +76,79 @@ def _default_socket() -> Path:
     return default_data_dir() / "agent.sock"
 
 
-class Setting(NamedTuple):
-    """What may be said for a setting (:mod:`~crdtsyncd.config.checks`), its default or what makes it, its meaning."""
+class Config(BaseModel):
+    """Every setting of the daemon. An unknown key in a file is an error."""
 
-    check: Callable[[object], Any]
-    default: Any
-    description: str
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-
-def _setting(check: Callable[[object], Any], default: Any, description: str) -> Any:
-    """Stands where each :class:`Config` has the value; the annotation is the value's."""
-    return Setting(check, default, description)
-
-
-class Config:
-    """Every setting of the daemon.
-
-    :raises ConfigError: a sentence for each fault, naming the setting, its value and what is allowed.
-    """
-
-    data_dir: Path = _setting(checks.path, default_data_dir, "where the database lives")
-    socket: Path = _setting(checks.socket_path, _default_socket, "unix socket for agents")
-    socket_mode: str = _setting(checks.socket_mode, "0660", "permissions of that socket")
-    listen: list[str] = _setting(checks.addresses, [], "HOST:PORT to accept peers on")
-    advertise: list[str] = _setting(checks.addresses, [], "HOST:PORT at which peers reach this node")
-    peers: list[str] = _setting(checks.peer_urls, [], "HOST:PORT of peers to connect to, or their URLs")
-    node_name: str = _setting(checks.node_name, default_node_name, "name of this node, shown to people")
-    join: str = _setting(checks.invite, "", "invite to a cluster, which this node joins unless it is a member already")
-    join_data: str = _setting(
-        checks.one_of("refuse", "merge", "archive"),
-        "refuse",
-        "what to do by join where this node holds data: bring it along, or put it aside",
+    data_dir: Path = Field(default_factory=default_data_dir, description="where the database lives")
+    socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
+    socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
+    listen: Strings = Field([], description="HOST:PORT to accept peers on")
+    advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
+    peers: Strings = Field([], description="HOST:PORT of peers to connect to, or their URLs")
+    node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
+    join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
+    join_data: Literal["refuse", "merge", "archive"] = Field(
+        "refuse", description="what to do by join where this node holds data: bring it along, or put it aside"
     )
-    mdns: bool = _setting(checks.truth, False, "find members on the same network by multicast DNS")
-    insecure_loopback: bool = _setting(
-        checks.truth, False, "allow plain ws:// between addresses of this machine's loopback"
+    mdns: bool = Field(False, description="find members on the same network by multicast DNS")
+    insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
+    ballast_bytes: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full"
     )
-    log_level: str = _setting(checks.one_of("debug", "info", "warning", "error"), "info", "least severe events to log")
-    log_format: str = _setting(
-        checks.one_of("auto", "console", "json"), "auto", "auto: console on a terminal, else JSON"
+    free_bytes_min: int = Field(
+        8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused"
     )
-    ballast_bytes: int = _setting(
-        checks.number(0, 1 << 40), 8 * 1024 * 1024, "size of a file given up when the disk is full"
+    log_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=LOG_BYTES_MAX_MIN, le=1 << 50, description="size of a space's log of changes"
     )
-    free_bytes_min: int = _setting(
-        checks.number(0, 1 << 50), 8 * 1024 * 1024, "below so much free space, writes are refused"
+    log_age_max: LogAge = Field("7d", validate_default=True, description="age of the changes in it")
+    history_bytes_max: int = Field(
+        64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
     )
-    log_bytes_max: int = _setting(
-        checks.number(LOG_BYTES_MAX_MIN, 1 << 50), 64 * 1024 * 1024, "size of a space's log of changes"
+    history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
+    value_cache_bytes: int = Field(
+        CACHE_BYTES_MAX, ge=0, le=1 << 50, description="memory for values that were read from disk or written lately"
     )
-    log_age_max: int = _setting(checks.duration_ms("1m", "36500d"), "7d", "age of the changes in it")
-    history_bytes_max: int = _setting(
-        checks.number(0, 1 << 50), 64 * 1024 * 1024, "size of a space's history of what was replaced and deleted"
-    )
-    history_age_max: int = _setting(checks.duration_ms("0s", "36500d"), "30d", "age of what is in it")
-    value_cache_bytes: int = _setting(
-        checks.number(0, 1 << 50), CACHE_BYTES_MAX, "memory for values that were read from disk or written lately"
-    )
-    blob_bytes_max: int = _setting(checks.number(1, 1 << 50), BLOB_BYTES_MAX, "size of a blob that is put here")
-    voters: list[str] = _setting(
-        checks.texts,
+    blob_bytes_max: int = Field(BLOB_BYTES_MAX, ge=1, le=1 << 50, description="size of a blob that is put here")
+    voters: Strings = Field(
         [],
-        "ids of the nodes that vote on claims by quorum, the same list on every host; it is never changed",
+        description="ids of the nodes that vote on claims by quorum, the same list on every host; it is never changed",
     )
-    metrics_listen: str = _setting(
-        checks.local_address, "", "HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
+    metrics_listen: str = Field(
+        "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
     )
-    metrics_spaces: str = _setting(
-        checks.one_of("open", "all", "none"),
-        "open",
-        "which spaces /metrics names: open to the socket's group, all, or none",
+    metrics_spaces: Literal["open", "all", "none"] = Field(
+        "open", description="which spaces /metrics names: open to the socket's group, all, or none"
     )
-    agents_max: int = _setting(
-        checks.number(1, 1_000_000),
+    agents_max: int = Field(
         4096,
-        "how many agents may be attached at once; one user gets three times as many as are free",
+        ge=1,
+        le=1_000_000,
+        description="how many agents may be attached at once; one user gets three times as many as are free",
     )
-    agent_requests_per_s_max: int = _setting(
-        checks.number(1, 1 << 50), 100_000, "requests a second of one agent, over all its connections"
+    agent_requests_per_s_max: int = Field(
+        100_000, ge=1, le=1 << 50, description="requests a second of one agent, over all its connections"
     )
-    agent_bytes_per_s_max: int = _setting(
-        checks.number(1, 1 << 50), 256 * 1024 * 1024, "bytes of writes a second of one agent"
+    agent_bytes_per_s_max: int = Field(
+        256 * 1024 * 1024, ge=1, le=1 << 50, description="bytes of writes a second of one agent"
     )
-    agent_watches_max: int = _setting(checks.number(1, 1 << 50), 10_000, "watches and resolvers of one agent")
-    agent_connections_max: int = _setting(checks.number(1, 1 << 50), 1024, "connections of one agent")
-    full_mesh_nodes_max: int = _setting(
-        checks.number(2, 1000), 16, "up to so many members, each is connected to all others"
+    agent_watches_max: int = Field(10_000, ge=1, le=1 << 50, description="watches and resolvers of one agent")
+    agent_connections_max: int = Field(1024, ge=1, le=1 << 50, description="connections of one agent")
+    full_mesh_nodes_max: int = Field(
+        16, ge=2, le=1000, description="up to so many members, each is connected to all others"
     )
-    peers_max: int = _setting(checks.number(1, 100_000), 256, "how many peer connections may be open at once")
+    peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
 
-    def __init__(self, /, **given: Any) -> None:
-        self.given = frozenset(given)
-        faults = []
-        for name, (check, default, _) in SETTINGS.items():
-            value = given[name] if name in given else default() if callable(default) else default
-            try:
-                setattr(self, name, check(value))
-            except ValueError as error:
-                faults.append(f"{name} = {str(value) if isinstance(value, Path) else value!r}: {error}")
-        unknown = [name for name in given if name not in SETTINGS]
-        faults += [f"there is no setting {name!r}; the settings are {', '.join(sorted(SETTINGS))}" for name in unknown]
-        if not faults:
-            faults = [fault for fault in [self._plain_text_elsewhere()] if fault]
-        if faults:
-            raise ConfigError("; ".join(faults))
+    @property
+    def version(self) -> str:
+        """The version of this daemon; here, since to look it up takes longer than all else that a start
+        does with it.
+        """
+        return version("crdtsync")
 
     @property
     def caps(self) -> Caps:
@@ -169,34 +165,101 @@ class Config:
             self.agent_connections_max,
         )
 
-    def _plain_text_elsewhere(self) -> str:
-        """What is wrong if plain text would leave this machine, or nothing."""
+    @field_validator("node_name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError("must be 1 to 128 of a-z 0-9 . _ - and start with a letter or digit")
+        return name
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _addresses(cls, addresses: list[str]) -> list[str]:
+        for address in addresses:
+            split_address(address)
+        return addresses
+
+    @field_validator("metrics_listen")
+    @classmethod
+    def _metrics_are_local(cls, address: str) -> str:
+        if address:
+            host, _ = split_address(address)
+            if not is_loopback(host):
+                raise ValueError(
+                    f"{host!r} is not a loopback address: the figures go to a collector on this machine, "
+                    "such as 127.0.0.1:9742"
+                )
+            if urlsplit(f"//{address}").port is None:
+                raise ValueError("needs a port, such as 127.0.0.1:9742")
+        return address
+
+    @field_validator("peers")
+    @classmethod
+    def _urls(cls, given: list[str]) -> list[str]:
+        urls = [url if "://" in url else f"wss://{url}" for url in given]
+        for url in urls:
+            if not _is_peer_url(url):
+                raise ValueError(
+                    f"{url!r} is not a peer's address, such as host-a:{PEER_PORT_DEFAULT} or its URL wss://… "
+                    f"(or ws://127.0.0.1:{PEER_PORT_DEFAULT} with insecure_loopback = true)"
+                )
+        return urls
+
+    @field_validator("join")
+    @classmethod
+    def _invite(cls, invite: str) -> str:
+        if invite:
+            try:
+                decode_invite(invite)
+            except InvalidRequest as error:
+                raise ValueError(error.message) from None
+        return invite
+
+    @field_validator("socket")
+    @classmethod
+    def _socket_path(cls, path: Path) -> Path:
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            raise ValueError(
+                f"is {len(os.fsencode(path))} bytes long; the path of a unix socket may have {SOCKET_PATH_BYTES_MAX}: "
+                "choose a shorter one"
+            )
+        return path
+
+    @model_validator(mode="after")
+    def _plain_text_is_local(self) -> Config:
         if not self.insecure_loopback:
             plain = next((url for url in self.peers if urlsplit(url).scheme == "ws"), None)
             if plain is not None:
-                return (
+                raise ValueError(
                     f"{plain!r} is plain text, which needs insecure_loopback = true and a loopback address: "
                     "between hosts there is TLS alone (wss://HOST:PORT)"
                 )
-            return ""
+            return self
         secure = next((url for url in self.peers if urlsplit(url).scheme == "wss"), None)
         if secure is not None:
-            return (
+            raise ValueError(
                 f"peers: {secure!r} is reached by TLS, and insecure_loopback = true speaks plain text alone: "
                 f"ws://127.0.0.1:{PEER_PORT_DEFAULT}"
             )
         if self.join:
-            return f"join: {PLAIN_JOINS_NONE}"
+            raise ValueError(f"join: {PLAIN_JOINS_NONE}")
         hosts = [split_address(address)[0] for address in self.listen] + [
             str(urlsplit(url).hostname) for url in self.peers
         ]
         for host in hosts:
             if not is_loopback(host):
-                return f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only"
-        return ""
+                raise ValueError(
+                    f"{host!r} is not a loopback address: plain ws:// is for 127.0.0.0/8, [::1] and localhost only"
+                )
+        return self
 
 
-SETTINGS = {name: found for name, found in vars(Config).items() if isinstance(found, Setting)}
+def _is_peer_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def config_path() -> Path | None:
@@ -215,20 +278,31 @@ def load_config(path: Path | None, options: dict[str, Any]) -> Config:
     """
     source = path or config_path()
     from_file = {} if source is None else _read(source)
-    variables = {name: f"CRDTSYNC_{name.upper()}" for name in SETTINGS}
+    variables = {name: f"CRDTSYNC_{name.upper()}" for name in Config.model_fields}
     in_environment = {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
     try:
-        return Config(**{**from_file, **in_environment, **options})
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error.message}" if source is not None else error.message) from None
+        return Config.model_validate({**from_file, **in_environment, **options})
+    except ValidationError as error:
+        where = f"{source}: " if source is not None else ""
+        raise ConfigError(where + "; ".join(_sentence(fault) for fault in error.errors())) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
-    import tomllib  # where there is a file
-
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+_PLAINER = {"path_type": "must be a path"}
+
+
+def _sentence(fault: Any) -> str:
+    name = ".".join(str(part) for part in fault["loc"][:1])
+    if fault["type"] == "extra_forbidden":
+        return f"there is no setting {name!r}; the settings are {', '.join(sorted(Config.model_fields))}"
+    message = _PLAINER.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+    given = str(fault["input"]) if isinstance(fault["input"], Path) else fault["input"]
+    return f"{name} = {given!r}: {message}" if name else message

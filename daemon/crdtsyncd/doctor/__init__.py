@@ -40,7 +40,6 @@ from crdtsyncd.doctor.settings import examine_settings
 from crdtsyncd.doctor.views import examine_views
 from crdtsyncd.service.install_units import SERVICE_DATA, installed_places, is_service_here
 
-from crdtsync import __version__
 from crdtsync.errors import ConfigError, CrdtSyncError, DaemonUnavailable, Timeout
 
 __all__ = ["Finding", "examine"]
@@ -113,7 +112,9 @@ def _is_installed() -> bool:
 
 
 def _version(node: dict[str, Any]) -> Finding:
-    mine, said = __version__, f"{node['name']}, version {node['version']}, pid {node['pid']}"
+    from importlib.metadata import version
+
+    mine, said = version("crdtsync"), f"{node['name']}, version {node['version']}, pid {node['pid']}"
     if node["version"] == mine:
         return ok("daemon", said)
     remedy = "restart the daemon, so that it runs what is installed: sudo systemctl restart crdtsyncd"
@@ -124,6 +125,6 @@ def _data_dir(config: Config | None, status: dict[str, Any] | None) -> Path:
     """Where the daemon that answers keeps its data; else where one with these settings would."""
     if status is not None:
         return Path(status["store"]["path"]).parent
-    if (config is None or "data_dir" not in config.given) and os.geteuid() == 0 and is_service_here():
+    if (config is None or "data_dir" not in config.model_fields_set) and os.geteuid() == 0 and is_service_here():
         return SERVICE_DATA
     return config.data_dir if config is not None else default_data_dir()

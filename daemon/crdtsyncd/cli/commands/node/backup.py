@@ -81,6 +81,6 @@ def data_directory() -> Path:
     from crdtsyncd.service.install_units import SERVICE_DATA, is_service_here
 
     config = load_config(None, {})
-    if "data_dir" not in config.given and os.geteuid() == 0 and is_service_here():
+    if "data_dir" not in config.model_fields_set and os.geteuid() == 0 and is_service_here():
         return SERVICE_DATA
     return config.data_dir
