@@ -31,7 +31,7 @@ def _split(value: object) -> object:
     return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
 
 
-_DURATION = re.compile(r"(\d+)(ms|[smhd])", re.ASCII)
+_DURATION = re.compile(r"(\d{1,15})(ms|[smhd])", re.ASCII)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -215,6 +215,13 @@ class Config(BaseModel):
                 raise ValueError(error.message) from None
         return invite
 
+    @field_validator("data_dir", "socket")
+    @classmethod
+    def _path(cls, path: Path) -> Path:
+        if "\0" in str(path):
+            raise ValueError("must be a path")
+        return path
+
     @field_validator("socket")
     @classmethod
     def _socket_path(cls, path: Path) -> Path:
@@ -292,7 +299,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 

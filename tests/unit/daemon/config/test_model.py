@@ -58,6 +58,14 @@ BAD_FILES = {
     "too many peers": ("peers_max = 1000000000", ["peers_max", "1000000000"]),
     "socket too long": (f"socket = '/tmp/{'x' * 110}'", ["socket", "107"]),
     "data_dir a list": ("data_dir = ['a']", ["data_dir"]),
+    "data_dir no path": ('data_dir = "\\u0000"', ["data_dir", "path"]),
+    "digits without end": (f"agents_max = {'9' * 5000}", ["not valid TOML"]),
+    "digits without end in text": (f"agents_max = '{'9' * 5000}'", ["agents_max", "integer"]),
+    "lists without end": (f"listen = {'[' * 5000}", ["not valid TOML"]),
+    "age without end": (f"log_age_max = '{'9' * 5000}d'", ["log_age_max", "duration"]),
+    "age too short": ("log_age_max = '59s'", ["log_age_max", "from 1m to 36500d"]),
+    "metrics for all": ("metrics_listen = '0.0.0.0:1'", ["metrics_listen", "loopback"]),
+    "metrics without a port": ("metrics_listen = '127.0.0.1'", ["metrics_listen", "port"]),
     "two faults": ("agents_max = 0\nlog_level = 'loud'", ["agents_max", "log_level"]),
 }  # fmt: skip
 
