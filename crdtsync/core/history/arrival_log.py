@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from crdtsync.causality import Writer
 from crdtsync.named_tuple import NamedTuple
+from crdtsync.wire.codec import new_row
 
 RUNS_PER_WRITER_MAX = 64
 """Runs of a writer's changes over one peer, remembered to explain how they came; the oldest are forgotten."""
@@ -43,7 +44,7 @@ class Arrivals:
         runs = self._runs.setdefault(writer, [])
         last = runs[-1] if runs else None
         if last is not None and _goes_on(last, seq, node, time_ms):
-            runs[-1] = Arrival(last.first, seq, node, last.time_ms, False)
+            runs[-1] = new_row(Arrival, (last.first, seq, node, last.time_ms, False))
         else:
             _add(runs, Arrival(seq, seq, node, time_ms, False))
 

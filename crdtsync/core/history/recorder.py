@@ -83,7 +83,7 @@ class HistoryRecorder:
     def record_removed(self, change: Change, n: int, removed: Sequence[Entry], position: int, now_ms: int) -> None:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
-        operation = operation_of(op).name
+        operation, dot = operation_of(op).name, new_row(Dot, (change.writer, change.seq, n))
         for entry in on_disk(removed):
             self._space.values.died(entry)
         if removed:
@@ -96,18 +96,14 @@ class HistoryRecorder:
                 self._resolves(change),
             )
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
-            removal = Removal(Dot(change.writer, change.seq, n), change.hlc, change.agent, operation)
+            removal = new_row(Removal, (dot, change.hlc, change.agent, operation))
             death = repeat(position)
             self._keep(op.key, position, zip(removed, repeat(None), death, reasons, repeat(removal)))
             rows = zip(rows_of(removed), death, repeat(now_ms), repeat(n), reasons)
             batch.removed_rows += map(new_row, repeat(RemovedRow), rows)
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
-        batch.removals.append(
-            RemovalRow(
-                self._space.id, op.key, change.writer, change.seq, n, removes, position, now_ms,
-                hlc, change.agent, operation,
-            )
-        )  # fmt: skip
+        row = (self._space.id, op.key, *dot, removes, position, now_ms, hlc, change.agent, operation)
+        batch.removals.append(new_row(RemovalRow, row))
 
     def with_lost(self, change: Change) -> tuple[Op, ...]:
         """The operations of an own change in the making. Those that write a value in place of several say which of

@@ -525,7 +525,7 @@ class Replica(SpaceState):
             removed = self.entries.remove(op.key, op.removes)
             self.past.record_removed(change, n, removed, position, now_ms)
         entry: Entry | None = None
-        dot = Dot(change.writer, change.seq, n)
+        dot = new_row(Dot, (change.writer, change.seq, n))
         if op.value_hash is not None:
             value = op.value
             if op.kind == _TEXT:
@@ -537,7 +537,8 @@ class Replica(SpaceState):
             self.checkpoints.note((op.key,))
             self.purges.note(op.key)
             self.uploads.note(op.key)
-        return Effect(op, entry, removed)
+        effect: Effect = new_row(Effect, (op, entry, removed))
+        return effect
 
     def _put(self, change: Change, n: int, gone: Entry | None, position: int, now_ms: int) -> Effect:
         """Apply the operation that is made most: a register's value, in the place of the one that the key holds.
@@ -567,28 +568,16 @@ class Replica(SpaceState):
 
     def _add_entry(self, dot: Dot, op: Op, value: bytes | None, change: Change) -> Entry:
         assert op.value_hash is not None
-        self.ledger.row += 1
-        row = self.ledger.row
-        entry = Entry(row, dot, op.key, op.sub, int(op.kind), change.hlc, change.agent, value, op.value_hash, op.attrs)
+        ledger, kind, hashed = self.ledger, int(op.kind), op.value_hash
+        ledger.row += 1
+        entry = Entry(ledger.row, dot, op.key, op.sub, kind, change.hlc, change.agent, value, hashed, op.attrs)
         self.entries.add(entry)
-        self.ledger.note_long(self.values, entry)
+        ledger.note_long(self.values, entry)
         attrs = None if op.attrs is None else pack(op.attrs)
-        self.ledger.batch.entries.append(
-            EntryRow(
-                row,
-                self.id,
-                *dot,
-                op.key,
-                op.sub,
-                int(op.kind),
-                change.hlc,
-                change.agent,
-                value,
-                op.value_hash,
-                attrs,
-                seen_by(op),
-            )
-        )
+        row = (
+            ledger.row, self.id, *dot, op.key, op.sub, kind, change.hlc, change.agent, value, hashed, attrs, seen_by(op)
+        )  # fmt: skip
+        ledger.batch.entries.append(new_row(EntryRow, row))
         return entry
 
     # -- snapshots -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.codec import new_row, pack, unpack
 
 UNKNOWN_WRITER = Writer(0)
 """By whom an edit on disk is that came with others, in a snapshot."""
@@ -19,7 +19,7 @@ def check_marker(plain: object) -> tuple[Dot | None, bytes]:
         case [None, bytes(update)]:
             return None, update
         case [[int(writer), int(seq), int(n)], bytes(update)]:
-            return Dot(writer, seq, n), update  # type: ignore[arg-type]
+            return new_row(Dot, (writer, seq, n)), update
     raise InvalidEncoding("a text operation's value is [document, update]")
 
 
@@ -32,4 +32,5 @@ def stored_value(value: bytes | None, dot: Dot) -> bytes:
 def named_document(value: bytes | None) -> Dot:
     """The document that the stored value of a marker names."""
     writer, seq, n = unpack(value or b"")
-    return Dot(writer, seq, n)
+    document: Dot = new_row(Dot, (writer, seq, n))
+    return document

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdtsync.named_tuple import NamedTuple
+from crdtsync.wire.codec import new_row
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, GC, STEP_STRUCTS, Id, Steps, Struct, read_sections_slowly
 
 SIBLINGS_MAX: Final = 64
@@ -63,14 +64,17 @@ class Placed(NamedTuple):
     @staticmethod
     def of(client: int, struct: Struct, clock: int, parent: str | Id, update: bytes) -> Placed:
         """A struct of an update, from this clock of it on, which stands in ``parent``."""
-        before = (client, clock - 1) if clock > struct.clock else struct.origin
+        first = client << CLOCK_BITS | clock
         left: Left = parent
-        if before is not None:
-            left = code(before)
+        if clock > struct.clock:
+            left = first - 1
+        elif struct.origin is not None:
+            left = code(struct.origin)
         elif struct.keyed:
             left = update[struct.at + 1 : struct.body]
         right = code(struct.right) if struct.right is not None else None
-        return Placed(code((client, clock)), code((client, struct.end)), left, right)
+        placed: Placed = new_row(Placed, (first, first + struct.end - clock, left, right))
+        return placed
 
     @property
     def is_next(self) -> bool:
@@ -145,7 +149,7 @@ class Competition:
         if siblings and (siblings[-1].first != right or self._is_contested(left)):
             self.contested.add(left)
             self._compete(item, siblings)
-        here = _Sibling(first, right, items_before)
+        here = new_row(_Sibling, (first, right, items_before))
         if siblings or not is_next:
             self.siblings[left] = (*siblings[-SIBLINGS_MAX:], here)
             if len(siblings) > SIBLINGS_MAX:

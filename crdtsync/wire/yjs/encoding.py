@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, TypeVar
 
 from crdtsync.named_tuple import NamedTuple
+from crdtsync.wire.codec import new_row
 from crdtsync.wire.yjs.lib0 import (
     InvalidUpdate,
     read_blob,
@@ -213,7 +214,8 @@ def _read_struct(data: bytes, start: int, clock: int) -> tuple[Struct, int]:
     end = clock + length
     if end > CLOCK_MAX:
         refuse(f"a struct ends at clock {end}", start, f"at most {CLOCK_MAX}")
-    return Struct(clock, end, kind, origin, right, parent, info & 0x20 != 0, detail, start, body, at), at
+    fields = (clock, end, kind, origin, right, parent, info & 0x20 != 0, detail, start, body, at)
+    return new_row(Struct, fields), at
 
 
 def _read_parent(data: bytes, at: int) -> tuple[str | Id, int]:

@@ -299,9 +299,8 @@ class _Judge:
 
     def _place(self, client: int, clock: int, struct: Struct, parent: str | Id | None) -> None:
         """Note where an item stands, from this clock of it on."""
-        first = code((client, clock))
         if parent is None:
-            self.competition.note_gap(first)
+            self.competition.note_gap(code((client, clock)))
             return
         item = Placed.of(client, struct, clock, parent, self.update)
         is_followed = False

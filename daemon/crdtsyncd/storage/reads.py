@@ -24,7 +24,7 @@ from crdtsync.core.storage.rows import (
     SpaceRow,
 )
 from crdtsync.named_tuple import NamedTuple
-from crdtsync.wire.codec import unpack
+from crdtsync.wire.codec import new_row, unpack
 from crdtsync.wire.kinds import Kind
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
@@ -317,7 +317,7 @@ class StateReads:
             (space, *document, after, rows_max),
         )
         return [
-            DocumentUpdate(at, Dot(writer, seq, n), agent, update)
+            new_row(DocumentUpdate, (at, new_row(Dot, (writer, seq, n)), agent, update))
             for at, writer, seq, n, agent, update in rows.fetchall()
         ]
 
