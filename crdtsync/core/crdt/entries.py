@@ -140,7 +140,7 @@ class Entries:
         self._resort = True
         self.count = len(stored) - len(others)
         for entry in others:
-            self._add(entry)
+            self.put(entry)
         if digest is not None:
             self._digest = digest
             return
@@ -151,9 +151,10 @@ class Entries:
     def add(self, entry: Entry) -> None:
         """Add an entry whose dot is new to this replica."""
         self._hash_later(entry)
-        self._add(entry)
+        self.put(entry)
 
-    def _add(self, entry: Entry) -> None:
+    def put(self, entry: Entry) -> None:
+        """The same, and the digest is the caller's."""
         held = self._keys.get(entry.key)
         if held is None:
             self._keys[entry.key] = entry
@@ -343,7 +344,7 @@ class Entries:
             self._digest, self._unsummed, self._unsubtracted = whole % DIGEST_MODULUS, [], []
             self._unhashed.clear()
         for entry in others:
-            self._add(entry)
+            self.put(entry)
 
     def _take_out_all(self, gone: Iterable[Entry], *, is_hashed: bool) -> None:
         keys, by_key = self._keys, dict[str, list[Dot]]()

@@ -20,7 +20,7 @@ from typing import Any
 from crdtsync.causality import HLC_MAX, Dot, covers
 from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entries import Entries
-from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.crdt.entry import Entry, inside
 from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.kinds.values import ConflictingKeys
@@ -105,7 +105,7 @@ class PastRead:
             self._unadded = self._collected.found()
         some = [*islice(self._unadded, SLICE_ADDED)]
         for entry in some:
-            self._entries.add(entry)
+            self._entries.put(entry)  # nobody asks for the digest
         if len(some) == SLICE_ADDED:
             return False
         if self._texts is None:
@@ -423,15 +423,14 @@ class Collecting:
             )
 
     def _take(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            held = self._found.get(entry.key, {})
-            if entry.dot in held or not self._cut.has(*entry.dot[:2]) or self._is_removed(entry):
+        for entry in inside(entries, self._cut.vector):
+            key, dot = entry.key, entry.dot
+            held = self._found.get(key, {})
+            removed = self._removed.get(key, ())
+            if dot in held or (removed and any(covered_by([entry], removes) for removes in removed)):
                 continue
-            self._found.setdefault(entry.key, held)[entry.dot] = entry
+            self._found.setdefault(key, held)[dot] = entry
             self._size_bytes += entry.size_bytes
-
-    def _is_removed(self, entry: Entry) -> bool:
-        return any(covered_by([entry], removes) for removes in self._removed.get(entry.key, ()))
 
 
 # -- the past as a replica ---------------------------------------------------------------------------------------

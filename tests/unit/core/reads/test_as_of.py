@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.crdt import entries
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.reads import as_of, checkpoint_check
@@ -123,6 +124,25 @@ def test_pages_of_the_past_are_complete(node, monkeypatch):
     assert [(key, unpack(value)) for key, _, value, *_ in found] == [(f"k{n:02}", n) for n in range(50)]
 
 
+def test_what_is_shown_of_the_past_is_not_hashed(node, monkeypatch):
+    """Nobody compares it with another node, and it took half of the time of a slice."""
+    monkeypatch.setattr(entries, "UNHASHED_ENTRIES_MAX", 10)
+    ann = node.agent("ann")
+    ann.do("batch", ops=[["append", {"key": "log", "value": pack(n)}] for n in range(100)])
+    token = patiently(ann, "scan")["token"]
+    ann.delete("log")
+    hashed: list[Entry] = []
+    digest = vars(Entry)["digest"]
+
+    def counted(entry: Entry) -> Any:
+        hashed.append(entry)
+        return digest.fget(entry)
+
+    monkeypatch.setattr(Entry, "digest", property(counted))
+    assert len(unpack(patiently(ann, "get", key="log", at=token)["value"])) == 100
+    assert not hashed
+
+
 def test_the_past_backwards_begins_at_its_last_key(node, monkeypatch):
     """Also if the values take more than a page."""
     monkeypatch.setattr(as_of, "PAGE_BYTES_MAX", 100)
@@ -185,9 +205,9 @@ def test_what_was_found_of_the_past_is_put_in_order_a_slice_a_turn(node, monkeyp
     added: list[Entry] = []
 
     class Counted(Entries):
-        def add(self, entry: Entry) -> None:
+        def put(self, entry: Entry) -> None:
             added.append(entry)
-            super().add(entry)
+            super().put(entry)
 
     monkeypatch.setattr(as_of, "Entries", Counted)
     for send, name, args in ((ann.send, "log", {"key": "log"}), (ann.write, "restore", {"prefix": "log"})):
