@@ -11,7 +11,7 @@ it has one, is its test. A room for each framework:
 - ``openai_agents``: sessions of the OpenAI Agents SDK
 - ``pydantic_ai``: conversations of Pydantic AI
 
-What they share:
+They share:
 
 - ``async_attached``, ``attached``: a client, and writes of any size
 - ``threads``: calls of a blocking client from any event loop

@@ -1,4 +1,4 @@
-"""What adapters have in common that keep a client: how it is made and closed, and writes of any size."""
+"""The common part of adapters that keep a client: how it is made and closed, and writes of any size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AsyncAttached:
     """Something that keeps its data with a daemon.
 
     ``client`` is a client, a session of one, or the path of a daemon's socket (None: the usual one). Keys begin with
-    ``prefix``, by default the name of the framework. What was written is on this host's disk on return; with ``w`` (a
+    ``prefix``, by default the name of the framework. A write is on this host's disk on return; with ``w`` (a
     number, ``"majority"``, ``"all"``) on so many hosts'. ``redact`` is a rule for texts, such as one that takes secrets
     out; each text goes through it before it is written.
     """
@@ -44,7 +44,7 @@ class AsyncAttached:
         self._redact = redact
 
     def _redacted(self, value: Any) -> Any:
-        """What is written of a value."""
+        """The value as it is written."""
         return redacted(self._redact, value)
 
     async def _write_all(self, operation: str, each: Sequence[tuple[Any, ...]], **options: Any) -> list[Any]:

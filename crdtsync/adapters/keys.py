@@ -21,7 +21,7 @@ class Keys:
         return "/".join([self._prefix, kind, *map(quoted, names)])
 
     def below(self, kind: str, *names: str) -> str:
-        """What all keys below these names begin with."""
+        """All keys below these names begin so."""
         return self.key(kind, *names) + "/"
 
     def names(self, key: str) -> list[str]:

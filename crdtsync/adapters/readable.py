@@ -1,7 +1,7 @@
-"""What a framework can read of what is stored.
+"""The stored values that a framework can read.
 
 Any program may write what an adapter reads, so an element of a log may be no message. It is left out, with a warning,
-and stays where it is: otherwise nobody could read the log again. Of a value that somebody asks for, such as the state
+and stays where it is: otherwise nobody could read the log again. If somebody asks for one value, such as the state
 of a flow, the one before it counts.
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def readable(key: str, stored: Iterable[S], read: Callable[[S], T]) -> Iterator[tuple[S, T]]:
-    """What is stored at a key, each with what ``read`` makes of it, but for what it raises an error of."""
+    """The stored values, each with what ``read`` makes of it, but for what it raises an error of."""
     for each in stored:
         try:
             found = read(each)
@@ -37,7 +37,7 @@ def readable(key: str, stored: Iterable[S], read: Callable[[S], T]) -> Iterator[
 def newest_readable(
     state: Session, entry: Entry, read: Callable[[Any], T], unreadable: Callable[[str], Exception] = ValueError
 ) -> T:
-    """What ``read`` makes of the value of an entry, or, with a warning, of the newest one before that it can read.
+    """The value of an entry as ``read`` makes it, or, with a warning, of the newest one before that it can read.
 
     :raises Exception: the one that ``unreadable`` makes: there is no such value.
     """
@@ -55,7 +55,7 @@ def newest_readable(
 
 
 def _before(state: Session, key: str) -> Iterator[Any]:
-    """What a key has held, newest first, back to where it was deleted."""
+    """The values that a key has held, newest first, back to where it was deleted."""
     for past in state.history(key, last=PAST_VALUES):
         if past.fate not in ("live", "replaced", "lost"):
             return

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def settled(function: Callable[..., T], *args: Any, **options: Any) -> T:
-    """Call a function in a thread. Whoever is cancelled meanwhile is so when the outcome is there, and not before."""
+    """Call a function in a thread. A task cancelled meanwhile is so when the outcome is there, and not before."""
     call = asyncio.ensure_future(asyncio.to_thread(function, *args, **options))
     try:
         return await asyncio.shield(call)
@@ -32,7 +32,7 @@ def writing(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 
 def reading(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The coroutine that calls a function in a thread. Whoever is cancelled meanwhile waits for nothing."""
+    """The coroutine that calls a function in a thread. A task that is cancelled meanwhile waits for nothing."""
 
     @wraps(function)
     async def call(*arguments: P.args, **options: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""What the page may ask for: one function a name, each of which asks the daemon by the public client.
+"""The calls of the page: one function a name, each of which asks the daemon by the public client.
 
 A function gets the session of the space that the page shows, and the arguments as the page sends them. Those that
 write are marked, and refused when the page was started to read only; what the daemon allows is up to the rights of the
@@ -29,23 +29,23 @@ PAGE_KEYS = 200
 """Keys and folders that one answer names; the next one goes on."""
 
 PARTS_MAX = 200
-"""Of a log, a set, a map, a difference or an outcome: the newest, or the first."""
+"""Parts of a log, a set, a map, a difference or an outcome: the newest, or the first."""
 
 DIFFERENCES = 50
 """Keys that differ, in one answer."""
 DIFF_TIMEOUT_S = 120
 
 ITEMS = 100
-"""Of a transcript, in one answer."""
+"""Items of a transcript in one answer."""
 ITEM_CHARS = 4_000
-"""Of each item of a transcript; the rest is asked for."""
+"""Characters of each item of a transcript; the rest is asked for."""
 TRANSCRIPTS_KEPT = 4
-"""Of a space, for those who turn pages."""
+"""Transcripts of a space, for those who turn pages."""
 
 VALUE_CHARS_MAX = 50_000
-"""Of a value as JSON; a longer one is shown by its beginning, which a browser lays out at once."""
+"""Characters of a value as JSON; a longer one is shown by its beginning, which a browser lays out at once."""
 DIFFERENT_CHARS_MAX = 5_000
-"""Of each side of a difference, of which a page has many."""
+"""Characters of each side of a difference, of which a page has many."""
 
 
 Doctor = Callable[[], list[dict[str, str]]]
@@ -110,7 +110,7 @@ async def fleet(space: ShownSpace, far: bool = False) -> Any:
 
 @call
 async def doctor(space: ShownSpace) -> Any:
-    """What is wrong on this host. It looks with the rights of who started the page, so the page's agent must be one
+    """The findings on this host. It looks with the rights of who started the page, so the page's agent must be one
     that may read the whole status.
     """
     if space.doctor is None:
@@ -132,7 +132,7 @@ async def spaces(space: ShownSpace) -> Any:
 
 @call
 async def tree(space: ShownSpace, prefix: str = "", start: str | None = None, at: str | int | None = None) -> Any:
-    """What lies directly below ``prefix``: keys with what is known of them, folders, and those that are kept for
+    """List what lies directly below ``prefix``: keys with what is known of them, folders, and those that are kept for
     programs (``records``).
     """
     found = await space.at(at).entries(prefix, start=start, limit=PAGE_KEYS, delimiter="/", values=False)
@@ -171,7 +171,7 @@ async def entry(space: ShownSpace, key: str, at: str | int | None = None, last: 
 
 @call
 async def history(space: ShownSpace, key: str, last: int = 50) -> Any:
-    """What was written to a key, the newest first."""
+    """The writes to a key, the newest first."""
     found = await space.state.history(key, last=min(last, 500))
     rows = [{**written(one), "value": _cut(one.value)} for one in found]
     return {"writes": rows, "is_complete": found.is_complete, "since": plain(found.since), "has_more": found.has_more}
@@ -269,7 +269,7 @@ async def merge_space(space: ShownSpace, name: str, dry_run: bool = True) -> Any
 
 @call
 async def work(space: ShownSpace, tasks_in: str = "tasks/") -> Any:
-    """Who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
+    """List who is here, what is claimed, what waits for a person, and what is to be done: of the keys that begin so."""
     state = space.state
     who, claims, tasks, asks = await asyncio.gather(state.who(), state.claims(), state.tasks(tasks_in), state.asks())
     waiting = [{**written(one), "context": _cut(one.context)} for one in asks]
@@ -369,7 +369,7 @@ async def views(space: ShownSpace) -> Any:
 
 @call
 async def view(space: ShownSpace, name: str = "", prefix: str = "", budget: int = 4000, query: str = "") -> Any:
-    """What a view hands to an agent, with what each key takes of it, and the keys that it left out."""
+    """The text that a view hands to an agent, with what each key takes of it, and the keys that it left out."""
     found = AsyncViews(space.state)
     told = await (found.named(name) if name else found.view([prefix], budget_tokens=budget, query=query or None))
     parts = [one._asdict() for one in told.parts]

@@ -1,4 +1,4 @@
-"""Who is let in.
+"""The guard decides who is let in.
 
 Any program of this machine can connect to a port on loopback, and so can every web page that its user looks at: by a
 form that posts to it, by a script, or under a name of its own that it lets resolve to 127.0.0.1. So
@@ -40,7 +40,7 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 PLACE = "/in-"
-"""What a browser's secret path begins with."""
+"""A browser's secret path begins so."""
 BROWSERS_MAX = 64
 """That are in at once; the one that came first has to come anew."""
 

@@ -26,7 +26,7 @@ _ASK_TIMEOUT_S = 5.0
 
 
 class Live:
-    """What is told to the pages that show one space: ``{"token", "alarms", "down"}``."""
+    """The news for the pages that show one space: ``{"token", "alarms", "down"}``."""
 
     def __init__(self, state: AsyncSession) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""What the client gives as JSON for a browser, whatever agents wrote."""
+"""Values of the client as JSON for a browser, whatever agents wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = re.compile(r"\$+(?:int|float|bytes|cut)")
 
 
 def number(given: dict[str, Any]) -> Any:
-    """What :func:`written` made of a large number or of an agent's names, as it was: for :func:`json.loads`, as
+    """A large number or an agent's names as they were before :func:`written`: for :func:`json.loads`, as
     ``object_hook``.
     """
     match given:
@@ -32,7 +32,7 @@ def written(value: Any) -> Any:  # as below
 
 
 def plain(value: Any) -> Any:  # anything that a key can hold, and the client's own results
-    """``value`` as JSON has it. What JSON lacks becomes an object with one name that begins with ``$``."""
+    """``value`` as JSON has it. A value that JSON lacks becomes an object with one name that begins with ``$``."""
     return _json(value, str)
 
 

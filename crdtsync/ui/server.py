@@ -31,7 +31,7 @@ from crdtsync.ui.plain import number, plain
 
 PORT = 7479
 REQUEST_BYTES_MAX = 2 << 20
-"""Of what the page sends at once."""
+"""Bytes that the page sends at once."""
 
 SPACES_MAX = 100
 """That the pages of one server look at, each by a session of its own."""
@@ -89,7 +89,7 @@ class Page:
         self._spaces: dict[str | None, tuple[ShownSpace, Live]] = {}
 
     def app(self) -> Starlette:
-        """What answers a browser that :class:`~crdtsync.ui.guard.Guard` has let through."""
+        """The program that answers a browser that :class:`~crdtsync.ui.guard.Guard` has let through."""
         return Starlette(
             routes=[
                 Route("/", lambda _: FileResponse(ASSETS / "index.html"), methods=["GET"]),

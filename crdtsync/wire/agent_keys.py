@@ -23,7 +23,7 @@ def encode_agent_key(name: str, secret: bytes) -> str:
 
 
 def hash_of_key(key: object, name: str) -> bytes:
-    """What nodes are told of a key that was made elsewhere for the agent ``name``.
+    """The hash that nodes are told of a key that was made elsewhere for the agent ``name``.
 
     :raises InvalidRequest: it is none, or another's.
     """
@@ -49,5 +49,5 @@ def decode_agent_key(key: object) -> tuple[str, bytes]:
 
 
 def hash_of_secret(secret: bytes) -> bytes:
-    """What nodes know of it."""
+    """The hash of it, which nodes know."""
     return blake2b(secret, digest_size=HASH_BYTES, person=b"crdtsync-agent-k").digest()

@@ -20,7 +20,7 @@ from crdtsync.wire.limits import KEY_BYTES_MAX, check_key, shown
 
 BLOB_PREFIX = "_blob/"
 PART_BYTES = 512 * 1024
-"""Of every part but the last one, which is shorter."""
+"""Bytes of every part but the last one, which is shorter."""
 PARTS_AT_ONCE = 2
 """Parts in one change: a MiB, so that no turn of the daemon has more to do than for a long value."""
 MEDIA_TYPE_CHARS_MAX = 255
@@ -31,7 +31,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Manifest(NamedTuple):
-    """What the entry of a blob says: ``sha256`` in hex, ``upload`` what its parts are stored under."""
+    """The entry of a blob: ``sha256`` in hex, ``upload`` what its parts are stored under."""
 
     size: int
     sha256: str
@@ -107,6 +107,6 @@ def upload_of(parts: str) -> tuple[str, str] | None:
 
 
 def subject_of(key: str) -> str:
-    """What a key is about: of parts the blob, of all others the key itself."""
+    """The subject of a key: the blob if it is of a part, else the key itself."""
     found = upload_of(key)
     return key if found is None else found[0]

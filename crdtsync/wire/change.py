@@ -338,7 +338,7 @@ def _op(plain: list[Any], values: Any) -> Op:
 
 
 def _lost(plain: list[Any], dots: tuple[Dot, ...] | RemoveRange) -> tuple[int | None, int]:
-    """What an operation says of the ends of what it removes; if that cannot be, it says nothing."""
+    """An operation's word on the ends of what it removes; if that cannot be, it says nothing."""
     lost, crowded = plain[7], plain[8]
     if type(lost) is not int or type(crowded) is not int or isinstance(dots, RemoveRange):
         return None, 0

@@ -68,7 +68,7 @@ def _undecodable(error: Exception) -> InvalidEncoding:
 def check_items(data: bytes, items_max: int) -> None:
     """Refuse bytes that would unpack to far more than their own size: one byte can stand for a list of 56.
 
-    Small ones pass unread. What is wrong with the bytes otherwise is for :func:`unpack` to say.
+    Small ones pass unread. Whether anything else is wrong with the bytes, :func:`unpack` says.
 
     :raises InvalidEncoding: arrays and maps hold over ``items_max`` items in all.
     """

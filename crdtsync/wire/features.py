@@ -1,4 +1,4 @@
-"""What daemons know beyond version 0.1.0 of the agent protocol, by the names with which they say so in their hello.
+"""Features that daemons know beyond version 0.1.0 of the agent protocol, by the names that they say in their hello.
 
 Example: a client merges a field with ``if_field_absent`` at a daemon that was never upgraded. That daemon would take no
 notice of the argument and overwrite the field. So a client looks here first: what the daemon has not said to know is
@@ -40,7 +40,7 @@ FEATURES: Mapping[str, Mapping[str, frozenset[str]]] = dict(_all_features())
 
 
 def missing_in(features: Iterable[object]) -> dict[str, frozenset[str]]:
-    """What a daemon with these features does not know: requests, each with its arguments, or with none if it is not
+    """The requests that a daemon with these features does not know, each with its arguments, or with none if it is not
     known at all.
     """
     told = {*features}
@@ -55,7 +55,7 @@ def missing_in(features: Iterable[object]) -> dict[str, frozenset[str]]:
 
 
 def first_missing(missing: Mapping[str, frozenset[str]], request: str, arguments: Mapping[str, object]) -> str | None:
-    """What of a request, or of a part of a batch, is missing, in words; None: nothing."""
+    """The first thing that is missing of a request, or of a part of a batch, in words; None: nothing."""
     lacking = missing.get(request)
     if lacking is not None:
         if not lacking:

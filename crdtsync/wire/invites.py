@@ -18,9 +18,9 @@ from crdtsync.wire.parts import read_blob, read_count
 
 INVITE_PREFIX = "crdtsync1."
 INVITE_CHARS_MAX = 4096
-"""Of an invite."""
+"""Characters of an invite."""
 ADDRESSES_MAX = 16
-"""Of a member, and in an invite."""
+"""Addresses of a member, and in an invite."""
 ADDRESS_CHARS_MAX = 300
 CLUSTER_BYTES = 16
 PIN_BYTES = 32
@@ -30,7 +30,7 @@ _CHECK_BYTES = 4
 
 
 class Invite(NamedTuple):
-    """What a new node needs to find a cluster, to know it, and to be let in. ``pin`` is that of the inviter's key."""
+    """A new node needs this to find a cluster, to know it, and to be let in. ``pin`` is that of the inviter's key."""
 
     cluster: bytes
     pin: bytes

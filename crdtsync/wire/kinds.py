@@ -15,7 +15,7 @@ from crdtsync.named_tuple import NamedTuple
 
 
 class Kind(IntEnum):
-    """What a key holds. Unknown kinds from newer versions stay plain integers."""
+    """The kind of value that a key holds. Unknown kinds from newer versions stay plain integers."""
 
     REGISTER = 0
     COUNTER = 1
@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 class Traits(NamedTuple):
-    """A row. What has a default is as it is for most kinds."""
+    """A row. A default is as most kinds have it."""
 
     holds_values: bool = False
     """Whether its entries hold values as agents gave them."""
@@ -78,7 +78,7 @@ TRAITS: Mapping[Kind, Traits] = {
 }
 
 UNKNOWN = Traits(is_read_by_events=False)
-"""A kind that only newer versions know: read and shown like any other. What a watch tells of it counts as not read."""
+"""A kind that only newer versions know: shown like any other. If a watch tells of it, that counts as not read."""
 
 VALUE_KINDS = frozenset(kind for kind, traits in TRAITS.items() if traits.holds_values)
 JSON_KINDS = frozenset(kind for kind, traits in TRAITS.items() if traits.has_json)

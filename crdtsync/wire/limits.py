@@ -13,13 +13,13 @@ from crdtsync.errors import InvalidRequest, TooLarge
 PROTOCOL_VERSION = 1
 
 KEY_BYTES_MAX = 1024
-"""Of a key, in UTF-8."""
+"""Bytes of a key, in UTF-8."""
 NAME_CHARS_MAX = 128
-"""Of the name of a space, an agent or a node."""
+"""Characters of the name of a space, an agent or a node."""
 NAME_RULE = f"use 1 to {NAME_CHARS_MAX} of a-z 0-9 . _ - and start with a letter or digit"
 AGENT_NAME_RULE = f"use 1 to {NAME_CHARS_MAX} printable characters, without spaces at either end"
 VALUE_BYTES_MAX = 1024 * 1024
-"""Of a value."""
+"""Bytes of a value."""
 TTL_MS_MAX = 1 << 48
 TEXT_BYTES_MAX = 3840 * 1024
 """In UTF-8, of a text after an edit that makes it longer, as the author's node has it; merging refuses nothing.
@@ -40,25 +40,25 @@ MOVES_A_SCAN = 40
 VALUE_DEPTH_MAX = 64
 """How deep lists and maps of a value may be nested."""
 VALUE_CONTAINERS_MAX = 65_536
-"""Lists and maps in a value that an agent writes. What merges bring may hold more: versions before this one let as many
-be as fit.
+"""Lists and maps in a value that an agent writes. A value that a merge brings may hold more: versions before this
+one let as many be as fit.
 """
 REQUEST_PARTS_MAX = 1_048_576
-"""Of the values that one request brings: what is in their lists and maps counts as one part each, and each list or map
-as 8 more. What merges bring may have more, as above.
+"""Parts of the values that one request brings: each thing in their lists and maps counts as one part, and each
+list or map as 8 more. Values that merges bring may have more, as above.
 """
 CHANGE_BYTES_MAX = 4 * 1024 * 1024
-"""Of a change."""
+"""Bytes of a change."""
 CHANGE_OPS_MAX = 1000
-"""Of a change, so of a batch."""
+"""Operations of a change, so of a batch."""
 KEY_SIBLINGS_MAX = 16
 """After a local write, of a register or of a field of a map; merging drops nothing. Versions before this one let 64
 be, so a key that two versions write may hold more, until a node of this version writes it.
 """
 NAMED_DOTS_MAX = 64
-"""Of one key, that a version or a removal names one by one; beyond that a vector stands for them."""
+"""Dots of one key that a version or a removal names one by one; beyond that a vector stands for them."""
 CHANGE_DEPS_MAX = 100_000
-"""Of the deps of a change."""
+"""Writers in the deps of a change."""
 IDEMPOTENCY_BYTES_MAX = 64
 
 REQUEST_ITEMS_MAX = 65_536
@@ -76,9 +76,9 @@ CLUSTER_SPACE = "_cluster"
 """The one reserved space: the cluster's own records, on every node and out of reach for agents."""
 
 AGENT_FRAME_BYTES_MAX = 8 * 1024 * 1024
-"""Of a frame of an agent."""
+"""Bytes of a frame of an agent."""
 PEER_FRAME_BYTES_MAX = 8 * 1024 * 1024
-"""Of a message of a peer."""
+"""Bytes of a message of a peer."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _EPOCH = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
@@ -86,7 +86,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def shown(value: object) -> str:
-    """What somebody sent, for an error message: short, whatever it is. Hostile nesting makes ``repr`` itself fail."""
+    """Show something sent, in an error message: short, whatever it is. Hostile nesting makes ``repr`` itself fail."""
     if isinstance(value, str | bytes):
         return repr(value[:SHOWN_CHARS_MAX])
     if value is None or isinstance(value, bool | int | float):
@@ -95,7 +95,7 @@ def shown(value: object) -> str:
 
 
 def key_fault(key: object) -> str | None:
-    """What is wrong with ``key``, as the end of a sentence; None if it is a valid key."""
+    """The fault of ``key``, as the end of a sentence; None if it is a valid key."""
     if type(key) is not str:
         return "must be a string"
     if not key:

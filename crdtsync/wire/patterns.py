@@ -12,7 +12,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.limits import key_fault, shown
 
 PATTERN_PARTS_MAX = 64
-"""Of a pattern with wildcards: matching costs at most this many steps for each part of a key."""
+"""Parts of a pattern with wildcards: matching costs at most this many steps for each part of a key."""
 
 ONE_PART = "*"
 ANY_PARTS = "**"
@@ -41,8 +41,8 @@ class Pattern:
     def covers(self, other: Pattern) -> bool:
         """Whether every key that ``other`` matches is one of this pattern's, as their parts tell.
 
-        Never true without being so: rights are granted by it. Of a few pairs that are related in a more intricate way
-        it is not found out.
+        Never true without being so: rights are granted by it. It is not found out of
+        a few pairs that are related in a more intricate way.
         """
         if other.is_exact:
             return self.matches(other.text)
@@ -59,7 +59,7 @@ class Pattern:
 
     @property
     def rank(self) -> tuple[tuple[int, ...], str]:
-        """Of two patterns the more specific one has the lower rank.
+        """The more specific one of two patterns has the lower rank.
 
         The first part in which they differ decides: a name is more specific than ``*``, that than ``**``; a pattern
         that ends there is more specific still, unless its last part is ``**``. Patterns that are alike in this go by

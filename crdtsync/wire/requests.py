@@ -25,7 +25,7 @@ from crdtsync.named_tuple import NamedTuple
 
 
 class Right(IntEnum):
-    """What an agent may do with keys; each one includes those before it. ``HOST``: it runs this node."""
+    """Rights of an agent on keys; each one includes those before it. ``HOST``: it runs this node."""
 
     NONE = 0
     READ = 1
@@ -40,7 +40,7 @@ class Right(IntEnum):
 
 
 class On(Enum):
-    """What of its space a request needs the right on."""
+    """The part of its space that a request needs the right on."""
 
     NOTHING = "nothing: what it does or shows goes by rights, or is one's own"
     KEY = "its key"
@@ -59,7 +59,7 @@ class On(Enum):
 
 
 class Form(Enum):
-    """What becomes of a request."""
+    """The way that a request takes."""
 
     READ = "it shows what a space holds, as of one moment"
     WRITE = "it is one change of a space, or a part of one in a batch"

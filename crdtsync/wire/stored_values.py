@@ -1,4 +1,4 @@
-"""What agents may store, held against what came from another node, which may not have looked.
+"""Values that agents may store; those of another node, which may not have looked, are held against that.
 
 The problem. The author's daemon checks each value and all that is said about it. A member that keeps to no rule sends a
 value that is no msgpack, or 900 lists in each other, or a time to live that is a word. Refusing such a change would be
@@ -22,7 +22,7 @@ from crdtsync.wire.limits import TTL_MS_MAX
 
 
 class Attributes(NamedTuple):
-    """What a write may say about its value; None: it does not."""
+    """Attributes that a write may give its value; None: it does not."""
 
     ttl: int | None = None
     confidence: float | None = None
@@ -42,7 +42,7 @@ def is_storable(packed: bytes) -> bool:
 
 
 def attributes_of(attrs: Mapping[str, Any] | None) -> Attributes:
-    """What was said about a value, as far as an agent can have said it."""
+    """The attributes of a value, as far as an agent can have given them."""
     if not attrs:
         return NO_ATTRIBUTES
     meta = attrs.get("meta")

@@ -18,13 +18,13 @@ from crdtsync.wire.parts import read_count, read_vector
 TOKEN_PREFIX = "c1."
 VERSION_PREFIX = "v1."
 TOKEN_CHARS_MAX = 2 * 1024 * 1024
-"""Of a token."""
+"""Characters of a token."""
 VERSION_DOTS_MAX = 1000
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Version(NamedTuple):
-    """What a reader was handed of one key.
+    """The dots that a reader was handed of one key.
 
     The exact ``dots``; where those would be many, ``vector`` covers them, and ``dots`` are what came on top.
     ``others`` were alive at the read but not handed over, whether or not the vector covers them too: a delete covers
@@ -81,7 +81,7 @@ def decode_version(text: object) -> Version:
 
 
 def joined(parts: Sequence[Version]) -> Version:
-    """What covers all that either of them covers."""
+    """A version that covers all that either of them covers."""
     vector: VersionVector = {}
     for part in parts:
         merge(vector, part.vector or {})

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from crdtsync.yjs.messages import CARETS_MAX, Caret
 
 CARET_BYTES_MAX = 16 * 1024
-"""Of what one replica tells of itself; more is not shown."""
+"""Bytes of what one replica tells of itself; more is not shown."""
 
 OWN_MAX = 16
 """Replicas that one editor speaks for; more are not shown."""
@@ -25,7 +25,7 @@ class Carets:
         self.viewers: set[Viewer] = set()
 
     def all(self) -> list[Caret]:
-        """What there is now."""
+        """All carets that there are now."""
         return list(self._shown.values())
 
     def show(self, carets: Iterable[Caret]) -> set[int]:
@@ -64,7 +64,7 @@ class Viewer:
         self.tell(carets.all())
 
     def show(self, carets: Iterable[Caret]) -> None:
-        """What this editor says of the replicas it speaks for."""
+        """Show what this editor says of the replicas it speaks for."""
         allowed = [caret for caret in carets if caret.client in self._own or len(self._own) < OWN_MAX]
         self._own |= self._carets.show(allowed[:OWN_MAX])
 
@@ -79,7 +79,7 @@ class Viewer:
         self.tell(self._carets.all())
 
     async def news(self) -> list[Caret]:
-        """What to tell, as soon as there is something."""
+        """The news to tell, as soon as there are some."""
         await self._has_news.wait()
         self._has_news.clear()
         news, self._untold = list(self._untold.values()), {}

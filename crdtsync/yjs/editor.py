@@ -1,7 +1,7 @@
-"""What goes between one editor and the daemon.
+"""The traffic between one editor and the daemon.
 
-The editor's edits go to the daemon in order; those that come while a write is under way are the next one. What the
-daemon has on disk goes to the editor, its own edits too, which change nothing there.
+The editor's edits go to the daemon in order; those that come while a write is under way are the next one. The
+editor gets what the daemon has on disk, its own edits too, which change nothing there.
 
 A Yjs document cannot be taken back. So where the key's text is another document than the editor's (it was deleted, or
 two hosts made it at once and the other one won), the editor is sent away with :data:`REPLACED`: merged, the two would
@@ -163,7 +163,7 @@ class Editor:
                     await self._deny(error.message)
 
     def _next_edits(self) -> list[bytes]:
-        """What goes into one write. The first edit of a key makes the document that the others are of."""
+        """The edits that go into one write. The first edit of a key makes the document that the others are of."""
         edits = [self._unwritten.popleft()]
         size_bytes = len(edits[0])
         while self._text.document and self._unwritten and len(edits) < WRITE_EDITS_MAX:

@@ -36,7 +36,7 @@ class Edit(NamedTuple):
 
 
 class Caret(NamedTuple):
-    """What one replica tells of itself: JSON, mostly a name and a position; ``null`` when it has gone."""
+    """One replica's word of itself: JSON, mostly a name and a position; ``null`` when it has gone."""
 
     client: int
     clock: int
@@ -49,7 +49,7 @@ class Caret(NamedTuple):
 
 
 class Awareness(NamedTuple):
-    """What some replicas tell of themselves."""
+    """Some replicas' word of themselves."""
 
     carets: list[Caret]
 
@@ -62,7 +62,7 @@ Message = Lacks | Edit | Awareness | AskAwareness
 
 
 def decoded(data: bytes) -> Message | None:
-    """What an editor says; None for a type of message that means nothing here.
+    """An editor's message; None for a type of message that means nothing here.
 
     :raises InvalidEncoding: it is not of this protocol.
     """
@@ -94,7 +94,7 @@ def editing(update: bytes) -> bytes:
 
 
 def showing(carets: Iterable[Caret]) -> bytes:
-    """What replicas tell of themselves."""
+    """A message of what replicas tell of themselves."""
     parts = [_number(client) + _number(clock) + _written(state) for client, clock, state in carets]
     return bytes([_AWARENESS]) + _written(_number(len(parts)) + b"".join(parts))
 

@@ -31,12 +31,12 @@ INTERNAL_ERROR = 1011
 EDITORS_MAX = 200
 """That are connected to one server."""
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
-"""Of an editor; the daemon takes less in one edit, and says so."""
+"""Bytes of a message of an editor; the daemon takes less in one edit, and says so."""
 
 
 @dataclass
 class Server:
-    """Who may connect, and who is here. Editors that give no name write under that of ``client``."""
+    """The server knows who may connect, and who is here. Editors that give no name write under that of ``client``."""
 
     client: AsyncClient
     token: str

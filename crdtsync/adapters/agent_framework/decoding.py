@@ -1,4 +1,4 @@
-"""What was encoded of a checkpoint, back as objects, if these are data.
+"""Decodes the encoded parts of a checkpoint, back to objects, if these are data.
 
 Agent Framework stores what JSON cannot hold as pickles, and other agents of the fleet may have written them. Its own
 decoder lets a pickle call each class that a module of the framework has imported. One of these evaluates text: a
@@ -23,7 +23,7 @@ TYPES = "agent_framework._types"
 
 
 def decoded(value: Any, allowed: frozenset[str]) -> Any:
-    """What ``encode_checkpoint_value`` was given. ``allowed`` are classes of the program, as ``"module:name"``.
+    """The value given to ``encode_checkpoint_value``. ``allowed`` are classes of the program, as ``"module:name"``.
 
     :raises WorkflowCheckpointException: it holds something else, or is damaged.
     """
@@ -42,7 +42,7 @@ def decoded(value: Any, allowed: frozenset[str]) -> Any:
 
 class _OfData(framework._RestrictedUnpickler):  # noqa: SLF001
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickle names, by the framework's rules and by those of this module."""
+        """The class that a pickle names, by the framework's rules and by those of this module."""
         found = super().find_class(module, name)
         named = f"{module}:{name}"
         if named in self._allowed_types or _is_data(found) or (module in PLAIN and found is not type):

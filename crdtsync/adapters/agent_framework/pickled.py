@@ -1,6 +1,6 @@
 """A rule for texts (``crdtsync.adapters.redaction``) applied to what Agent Framework has encoded of a checkpoint.
 
-What JSON cannot hold is a pickle there. It is rewritten step by step, and no object is made for it.
+Anything that JSON cannot hold is a pickle there. It is rewritten step by step, and no object is made for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXTS = ("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8")
 
 
 def redacted_checkpoint(rule: Rule | None, encoded: Any) -> Any:
-    """What ``encode_checkpoint_value`` gave, with the rule applied to each text, but for names of classes."""
+    """The output of ``encode_checkpoint_value``, with the rule applied to each text, but for names of classes."""
     return encoded if rule is None else redacted(rule, encoded, within=partial(_within, rule))
 
 

@@ -25,7 +25,7 @@ LLM_SETTINGS = frozenset((
     "presence_penalty", "reasoning_effort", "seed", "stop", "stop_sequences", "temperature", "timeout", "top_k",
     "top_p",
 ))  # fmt: skip
-"""What any agent may say of a model that a flow asks when it goes on: not where that is, nor how to log in."""
+"""Any agent may give these of a model that a flow asks when it goes on: not where that is, nor how to log in."""
 
 
 class CrdtFlowPersistence(FlowPersistence):

@@ -133,7 +133,7 @@ class CrdtMemoryStorage(Attached):
         return [_handed_over(record) for record in found[offset : offset + limit]]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        """What there is in a scope and below it."""
+        """The content of a scope and of those below it."""
         records = list(_chosen(self._records(), scope))
         created = [record.created_at for record in records]
         return ScopeInfo(

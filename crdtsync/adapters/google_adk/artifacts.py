@@ -47,7 +47,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
     PREFIX = "google-adk"
 
     def _place(self, app: str, user: str, file: str, session: str | None) -> str:
-        """What the keys of all versions begin with."""
+        """The keys of all versions begin so."""
         for name, value in (("app_name", app), ("user_id", user), ("session_id", session)):
             if value is not None:
                 artifact_util.validate_path_segment(value, name)
@@ -180,7 +180,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
     def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known of all versions."""
+        """All versions, with what is known of them."""
         place = self._place(app_name, user_id, filename, session_id)
         owner = None if filename.startswith(OF_USER) else session_id
         entries = self._client.entries(place, values=False)
@@ -191,7 +191,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> ArtifactVersion | None:
-        """What is known of a version, or of the newest one; None if there is none."""
+        """A version, or the newest one, with what is known of it; None if there is none."""
         versions = await self.list_artifact_versions(
             app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
         )

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 LOCKS = [Lock() for _ in range(64)]
 FIELD = "state/"
-"""What the fields of a map that hold a state begin with."""
+"""The fields of a map that hold a state begin so."""
 
 
 class CrdtSessionService(Attached, BaseSessionService):
@@ -130,7 +130,7 @@ class CrdtSessionService(Attached, BaseSessionService):
 
     @writing
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with its events. What another host adds to it at the same time stays."""
+        """Delete a session with its events. Anything that another host adds to it at the same time stays."""
         with self._client.batch(w=self._w) as batch:
             for kind in ("session", "events"):
                 batch.delete(self._keys.key(kind, app_name, user_id, session_id.strip()), seen=None)

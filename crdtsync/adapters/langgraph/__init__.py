@@ -6,7 +6,7 @@ How a step is saved: LangGraph hands ``put`` a checkpoint with the values of all
 new. ``checkpoints`` makes keys of these: one for each new value, named by channel and version, and last one for the
 checkpoint, which names versions. So a step costs what it has changed. All of it is one change, so other hosts see it
 whole or not at all. A value under a version never changes, so a checkpointer keeps the last ones and does not ask for
-them again. What is longer than a key may hold is split into parts by ``records``.
+them again. A value that is longer than a key may hold is split into parts by ``records``.
 
 The store is likewise a page of calls, ``async_store_calls``, with its blocking twin; ``items`` says what is where, and
 what a search finds. ``store`` gives both the face that LangGraph asks for.

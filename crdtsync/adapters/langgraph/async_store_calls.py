@@ -1,4 +1,4 @@
-"""What LangGraph's store does, for asyncio: operations one by one, and writes together."""
+"""The calls of LangGraph's store, for asyncio: operations one by one, and writes together."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AsyncStoreCalls(AsyncAttached):
         return results
 
     async def _asked(self, query: str) -> bytes | None:
-        """What a query means, as a vector; None if only its words count."""
+        """The meaning of a query, as a vector; None if only its words count."""
         return (
             None if self._vectors is None else self._vectors.packed(await self._vectors.embeddings.aembed_query(query))
         )

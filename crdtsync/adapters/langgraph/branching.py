@@ -6,7 +6,7 @@ have in common is written to the other as an update, which goes through the grap
 
 A merge names in its metadata which head it took in. Two hosts may merge the same two heads at once: both results are
 one in what follows, so nothing is added twice. Or one host merges a and b while the other one merges a, b and c: both
-results go on from a and from b, and neither of these from the other. What they have in common is then what a and b are
+results go on from a and from b, and neither of these from the other. Their common part is then what a and b are
 together, so these are merged first, in memory (as git's recursive merge does).
 """
 
@@ -135,7 +135,7 @@ def additions(
 
 
 def _applied(channels: Channels, base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """What an update makes of the values that it changes."""
+    """The values that an update changes, as it makes them."""
     from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
 
     found = {}
@@ -149,7 +149,7 @@ def _applied(channels: Channels, base: Mapping[str, Any], update: Mapping[str, A
 
 
 def _added(name: str, channel: BaseChannel[Any, Any, Any], before: Any, after: Any) -> Any:
-    """What the channel's own reducer makes ``after`` of ``before`` with; the order of a list does not count."""
+    """The part by which the channel's reducer makes ``after`` of ``before``; the order of a list does not count."""
     for added in _candidates(before, after):
         trial = channel.from_checkpoint(deepcopy(before))
         with suppress(Exception):  # a reducer may be anything

@@ -45,7 +45,7 @@ KINDS = (CHECKPOINTS, WRITES, VALUES, PARTS)
 """In the order in which they are removed: what refers to others goes first."""
 
 Stored = dict[str, dict[str, Any]]
-"""What is stored of checkpoints, by their keys: themselves, and what tasks have written after them, by key."""
+"""The stored parts of checkpoints, by their keys: themselves, and what tasks have written after them, by key."""
 
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_OVERHEAD = 300  # of one value, in memory
@@ -54,7 +54,7 @@ _OWN_VERSION = re.compile(r"/\d{10}\.[0-9a-f]{12}$")
 
 Typed = tuple[str, bytes]
 Taken = tuple[str, str, str, bytes]
-"""What a task has written: its id, the channel, and the value as it was encoded."""
+"""A write of a task: its id, the channel, and the value as it was encoded."""
 Order = tuple[str, str, int]
 """The place of a write among others, as LangGraph applies them: the task's path and id, and the number of the write."""
 
@@ -76,7 +76,7 @@ class Update:
 
 Run = tuple[object, int] | Update
 ByRun = dict[Run | None, dict[Order, Taken]]
-"""What runs of this process have written, and (None) what was read."""
+"""The writes of runs of this process, and (None) what was read."""
 
 _FIXED = frozenset((NoneType, bool, int, float, str, bytes))
 """Types of values that nobody can change, so one serves all who read it."""
@@ -112,7 +112,7 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
 
 
 def run_of(config: RunnableConfig) -> Run:
-    """What no other run, or update of a state, of this process has while this one goes on."""
+    """A name that no other run, or update of a state, of this process has while this one goes on."""
     configurable = config["configurable"]
     if "__pregel_runtime" not in configurable:
         return Update(configurable)
@@ -173,7 +173,7 @@ class Layout:
         self._head_parts = len(self.key(CHECKPOINTS, "thread", "namespace", "id").split("/"))
 
     def parts(self, thread: str, namespace: str) -> str:
-        """What the keys of parts begin with."""
+        """The keys of parts begin so."""
         return self.below(PARTS, thread, namespace)
 
     # -- to keys ------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Layout:
         return found
 
     def typed(self, key: str, stored: Mapping[str, Any]) -> tuple[str, bytes]:
-        """What was written at ``key``, as it was encoded.
+        """The value written at ``key``, as it was encoded.
 
         :raises DamagedCheckpoint: it is not there, or not whole.
         """
@@ -327,7 +327,7 @@ class Layout:
         return found, {head: stored for head, stored in left.items() if head < at}
 
     def pending(self, serde: SerializerProtocol, record: Record) -> list[Any]:
-        """What tasks have written after a checkpoint, in the order in which LangGraph applies it.
+        """The writes of tasks after a checkpoint, in the order in which LangGraph applies it.
 
         :raises DamagedCheckpoint: a write is not there, or not whole.
         """
@@ -365,7 +365,7 @@ class Layout:
 
 
 class Written:
-    """What tasks have written after the checkpoints that this process has gone on from lately.
+    """The writes of tasks after the checkpoints that this process has gone on from lately.
 
     Two runs that go on from one checkpoint give their tasks the same names there, so of what both have written only
     one is found. Most channels do not mind: a checkpoint names their values. A delta channel is rebuilt from what was
@@ -487,7 +487,7 @@ class Kept:
 
 
 class Values:
-    """What has been read of channels, for several checkpoints: they have most of it in common.
+    """The values of channels that have been read, for several checkpoints: they have most of it in common.
 
     Each value is looked at once.
     """
@@ -516,7 +516,7 @@ class Values:
         return sorted(needed - self._held.keys())
 
     def take(self, stored: dict[str, Any]) -> None:
-        """What was read, with its parts."""
+        """Take in what was read, with its parts."""
         self._stored = stored
 
     def of(self, record: Record) -> dict[str, Any]:
@@ -552,7 +552,7 @@ class Values:
 
 
 class Histories:
-    """What delta channels are rebuilt from, as LangGraph's own savers tell it: found from the newest one back."""
+    """The histories to rebuild delta channels from, as LangGraph's own savers tell it, from the newest one back."""
 
     def __init__(self, channels: Sequence[str]) -> None:
         self.left = set(channels)
@@ -580,7 +580,7 @@ class Histories:
 
 
 def decoded(serde: SerializerProtocol, key: str, typed: tuple[str, bytes]) -> Any:
-    """What was encoded.
+    """The value that was encoded.
 
     :raises DamagedCheckpoint: LangGraph cannot make anything of it.
     """

@@ -1,4 +1,4 @@
-"""What the blocking checkpointer does under asyncio: its calls, each in a thread."""
+"""The blocking checkpointer under asyncio: its calls, each in a thread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class CallsInThreads(BaseCheckpointSaver[str]):
-    """The coroutines of a checkpointer that has no others. Whoever is cancelled while it writes is so when the outcome
-    is there.
+    """The coroutines of a checkpointer that has no others. A task cancelled while it writes is so when the outcome is
+    there.
     """
 
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)

@@ -38,7 +38,7 @@ class Items:
         self._redact = redact
 
     def put(self, op: PutOp) -> PutOp:
-        """What is written for an operation.
+        """The write for an operation.
 
         :raises InvalidRequest: its time to live is none.
         """
@@ -51,7 +51,7 @@ class Items:
         return self._keys.key(STORE, *namespace, key)
 
     def below(self, namespace: tuple[str, ...]) -> str:
-        """What the keys of all items in a namespace, and in those below it, begin with."""
+        """The keys of all items in a namespace, and in those below it, begin so."""
         return self._keys.below(STORE, *namespace)
 
     def namespace(self, key: str) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def is_item(stored: Any) -> bool:
 
 
 def stored_item(op: PutOp, held: Entry | None, vectors: Sequence[bytes]) -> dict[str, Any]:
-    """What is written for an item; it was made when the one that it replaces was made."""
+    """The record that is written for an item; it was made when the one that it replaces was made."""
     now = datetime.now(UTC).isoformat()
     created = held.value["created"] if held is not None and is_item(held.value) else now
     index = op.index if op.index is None or op.index is False else [*op.index]

@@ -28,7 +28,7 @@ _OF_ONE = (
     ArithmeticError, AttributeError, LookupError, NotImplementedError, RecursionError, TypeError, ValueError,
     InvalidRequest, TooLarge,
 )  # fmt: skip
-"""What it comes to that a checkpoint is none, or cannot be stored. All else is about the source or the daemon."""
+"""The errors if a checkpoint is none, or cannot be stored. All else is about the source or the daemon."""
 
 
 def bring_over(

@@ -1,8 +1,8 @@
 """Bytes of any length as keys of the state, and whether they are whole.
 
 A key holds 1 MiB at most, and a change 4 MiB. So a *record* is a head at a key of its own, and where its bytes are too
-long for that, parts beside it, named by the digest of the whole. What refers to others is written after them: a change
-is never seen before those that its author had made, so whoever finds a head finds its parts.
+long for that, parts beside it, named by the digest of the whole. A record that refers to others is written after
+them: a change is never seen before those that its author had made, so whoever finds a head finds its parts.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ OPTIONS = ormsgpack.OPT_NON_STR_KEYS
 
 
 def redacted_encoding(rule: Rule, kind: str, data: bytes, name: str = "") -> bytes:
-    """What was encoded, with the rule applied to each text in it, but for the keys of dicts.
+    """The encoded value, with the rule applied to each text in it, but for the keys of dicts.
 
     :raises ValueError: it cannot be looked into: it is a pickle, or encrypted.
     """

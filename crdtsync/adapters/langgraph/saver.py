@@ -57,14 +57,14 @@ class CrdtSaver(CallsInThreads, Attached):
 
     Arguments are those of :class:`~crdtsync.adapters.attached.Attached`.
 
-    A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. Who
-    asks for just that one gets :class:`DamagedCheckpoint`.
+    A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. To
+    ask for just that one gets :class:`DamagedCheckpoint`.
 
     A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
     ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
 
-    The rule ``redact`` is applied to each text in the channels, in what threads write, and in the metadata. What runs
-    keeps its texts until it is loaded.
+    The rule ``redact`` is applied to each text in the channels, in what threads write, and in the metadata. A run
+    that goes on keeps its texts until it is loaded.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class CrdtSaver(CallsInThreads, Attached):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What delta channels are rebuilt from: of the checkpoints on the way to the one that ``config`` names."""
+        """The history to rebuild delta channels from, of the checkpoints on the way to that of ``config``."""
         histories = Histories(channels)
         after = self.get_tuple(config)
         while after is not None and after.parent_config is not None and histories.left:
@@ -193,7 +193,7 @@ class CrdtSaver(CallsInThreads, Attached):
         return {key: found[key]} if key in found else {}
 
     def _with_parts(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """What is stored, with the parts of it that have keys of their own."""
+        """The stored value, with the parts of it that have keys of their own."""
         parts = self._layout.part_keys(stored)
         return {**stored, **(self._client.get_many(parts))} if parts else dict(stored)
 

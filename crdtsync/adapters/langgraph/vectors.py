@@ -1,4 +1,4 @@
-"""What the texts of items mean, as vectors: by the ``index`` that LangGraph's stores take. No network.
+"""The meaning of the texts of items, as vectors: by the ``index`` that LangGraph's stores take. No network.
 
 A vector has the length 1, so the cosine of two is their product. It is stored as floats of 32 bits, with its item.
 """
@@ -53,12 +53,12 @@ class Vectors:
         return pack(f"<{len(vector)}f", *(number / length if length else 0.0 for number in vector))
 
     def wanted(self, puts: Iterable[PutOp]) -> list[str]:
-        """What is to be embedded before these are written."""
+        """The texts to embed before these are written."""
         return [*dict.fromkeys(text for op in puts for text in self.texts(op))]
 
 
 def queries(ops: Iterable[Any]) -> list[str]:
-    """What is to be embedded before these are done."""
+    """The texts to embed before these are done."""
     return [*dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query)]
 
 

@@ -22,7 +22,7 @@ from crdtsync.client import Client
 
 
 class _WithMessages:
-    """What both are beside models of pydantic's."""
+    """The part of both beside models of pydantic's."""
 
     _messages: Any
 

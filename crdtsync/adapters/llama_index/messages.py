@@ -23,7 +23,7 @@ KINDS = (ARCHIVED, CHAT)
 
 
 class Messages(Attached):
-    """What both stores of messages do, on one client."""
+    """The common part of both stores of messages, on one client."""
 
     PREFIX = "llama-index"
 
@@ -104,5 +104,5 @@ def _message(stored: Any) -> ChatMessage:
 
 
 def _archived(stored: Any) -> tuple[str, ChatMessage]:
-    """What a message that was archived was there, and the message."""
+    """The place of a message that was archived, and the message."""
     return str(stored["dot"]), _message(stored["message"])

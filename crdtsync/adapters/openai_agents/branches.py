@@ -215,7 +215,7 @@ class AdvancedCrdtSession(CrdtSession):
 
     @reading
     def get_conversation_by_turns(self, branch_id: str | None = None) -> dict[int, list[dict[str, str | None]]]:
-        """What each turn is made of: the ``type`` of each item, and its ``tool_name``."""
+        """The parts of each turn: the ``type`` of each item, and its ``tool_name``."""
         turns: dict[int, list[dict[str, str | None]]] = {}
         for turn, item in _with_turns(self._elements(branch_id)):
             turns.setdefault(turn, []).append({"type": _type(item), "tool_name": _tool_name(item)})
@@ -259,7 +259,7 @@ class AdvancedCrdtSession(CrdtSession):
 
     @reading
     def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
-        """What all turns have used together, of one branch or of all; None if nothing is known."""
+        """The use of all turns together, of one branch or of all; None if nothing is known."""
         found = self._used(branch_id)
         if not found:
             return None
@@ -269,7 +269,7 @@ class AdvancedCrdtSession(CrdtSession):
     def get_turn_usage(
         self, user_turn_number: int | None = None, branch_id: str | None = None
     ) -> list[dict[str, Any]] | dict[str, Any]:
-        """What a turn has used, or each of them, with their ``user_turn_number``."""
+        """The use of a turn, or of each of them, with their ``user_turn_number``."""
         found = self._used(branch_id or self._current())
         if user_turn_number is not None:
             return dict(found).get(user_turn_number, {})

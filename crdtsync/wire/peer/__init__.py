@@ -1,4 +1,4 @@
-"""What daemons say to each other: each message one class, with its bytes both ways and its specification.
+"""The messages of daemons to each other: each message one class, with its bytes both ways and its specification.
 
 Open first: ``messages`` (:mod:`crdtsync.wire.peer.messages`). Its docstring is the protocol: frames, the life of a
 connection, order, checks. ``decode_message`` there turns bytes into a message, and ``message.encode()`` turns a message

@@ -1,6 +1,6 @@
 """One message of the peer protocol is one class: its type, its feature, its fields, its specification.
 
-Whoever changes a message changes one place. For example, this is all there is to ``PROBE``::
+To change a message is to change one place. For example, this is all there is to ``PROBE``::
 
     @message
     class Probe(Message):

@@ -26,13 +26,13 @@ CARDS = "cards"
 CARDS_TOLD_MAX = 1000
 """Cards that are shown on one node."""
 CARD_BYTES_MAX = 2048
-"""Of the value of a card."""
+"""Bytes of the value of a card."""
 
 CardValue = Annotated[bytes, Octets("card", CARD_BYTES_MAX)]
 
 
 class ToldCard(NamedTuple):
-    """What one agent shows.
+    """The card that one agent shows.
 
     :param space: the space
     :param key: under which key of it
@@ -52,8 +52,8 @@ class Cards(Message):
 
     ``[27, node, name, told, [[space, key, agent, value], …]]``
 
-    The node is the sender itself, or one that the sender hears of and the receiver is not connected to. Of two messages
-    about one node the one with the higher ``told`` counts. Cards of spaces that the receiver lacks are left out.
+    The node is the sender itself, or one that the sender hears of and the receiver is not connected to. If two messages
+    are about one node, the one with the higher ``told`` counts. Cards of spaces that the receiver lacks are left out.
 
     :param node: the node that the agents are attached to
     :param name: what that node is called

@@ -32,7 +32,7 @@ from crdtsync.wire.peer.fields import (
 )
 
 FRAME_CHANGES_MAX = 256
-"""Of one message."""
+"""Changes in one message."""
 STOP_CHARS_MAX = 1000
 
 
@@ -95,7 +95,7 @@ class Changes(Message):
 
 
 class SpaceAck(NamedTuple):
-    """What a node has on disk of one space.
+    """The changes of one space that a node has on disk.
 
     :param space: the space
     :param epoch: the making of the space

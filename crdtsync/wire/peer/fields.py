@@ -20,7 +20,7 @@ from crdtsync.wire.limits import CHANGE_DEPS_MAX, CLUSTER_SPACE, KEY_BYTES_MAX, 
 from crdtsync.wire.parts import read_blob, read_count, read_text, read_vector
 
 HASH_FIELD_BYTES_MAX = 64
-"""Of a hash, or an id, whose length is for the sender's version to choose."""
+"""Bytes of a hash, or an id, whose length is for the sender's version to choose."""
 
 
 class Number(NamedTuple):

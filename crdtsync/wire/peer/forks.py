@@ -20,7 +20,7 @@ from crdtsync.wire.peer.fields import Epoch, Flat, Octets, SpaceName, WriterId
 FORKS = "forks"
 """The feature of a node that heals forks."""
 CHAIN_POINTS_MAX = 64
-"""Of changes of one writer, in a message."""
+"""Points in the changes of one writer, in a message."""
 
 
 def _flat_points(points: dict[int, bytes]) -> list[object]:

@@ -34,8 +34,8 @@ class Health(Message):
 
     ``[22, node, told_ms, version, state, data_bytes, free_bytes, [[code, since_ms], …]]``
 
-    The node is the sender itself, or one that the sender hears of and the receiver is not connected to. Of two messages
-    about one node the one that was made later counts.
+    The node is the sender itself, or one that the sender hears of and the receiver is not connected to. If two messages
+    are about one node, the one that was made later counts.
 
     :param node: the node that this is about
     :param told_ms: when that node made this, by its own clock, in ms since 1970

@@ -37,7 +37,7 @@ WRITERS_MAX = CHANGE_DEPS_MAX + 20_000
 """Writers of all spaces of a hello: a node tells of one space that has as many as there may be, or of several with
 20,000 at most."""
 FEATURES_MAX = 100
-"""What is beyond is not looked at."""
+"""Features beyond are not looked at."""
 
 
 @message

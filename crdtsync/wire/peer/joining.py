@@ -81,13 +81,13 @@ JoinMessage = Challenge | Join | Admitted | NotAdmitted
 
 
 def binding(nonce: bytes, pin: bytes, join: Join) -> bytes:
-    """What ``proof`` and ``signature`` cover."""
+    """The bytes that ``proof`` and ``signature`` cover."""
     said = [b"crdtsync join 1", nonce, pin, join.invite, join.certificate, join.name, list(join.addresses)]
     return sha256(pack(said)).digest()
 
 
 def secret_key(secret: bytes) -> bytes:
-    """What the inviter keeps of an invite's secret, and the key of ``proof``."""
+    """The hash that the inviter keeps of an invite's secret: the key of ``proof``."""
     return blake2b(secret, digest_size=32, person=b"crdtsync invite").digest()
 
 

@@ -29,7 +29,7 @@ class FieldCodec(NamedTuple):
 
 @cache
 def layout_of(cls: Any) -> FieldCodec:
-    """Of a message, or of a record in one: all its fields, in order."""
+    """The codec of a message, or of a record in one: all its fields, in order."""
     names = vars(modules[cls.__module__])  # `get_type_hints` takes three times as long, just when two hosts meet
     fields = [_of_field(eval(cls.__annotations__[name], names)) for name in cls._fields]  # noqa: S307  # our own words
     least = len(fields) - len(cls._field_defaults)
@@ -86,7 +86,7 @@ def _map(key: FieldCodec, value: FieldCodec, size: Several | None) -> FieldCodec
 
 
 def _either(choices: list[FieldCodec]) -> FieldCodec:
-    """What the first of them can read. They are written as they are."""
+    """The first of them that can read it does. They are written as they are."""
 
     def read(plain: Any) -> Any:
         for choice in choices[:-1]:

@@ -138,7 +138,7 @@ class Ask(Message):
 
 
 class Held(NamedTuple):
-    """What a node has on disk of a space, of the writers that were asked about.
+    """The changes of a space that a node has on disk, of the writers that were asked about.
 
     :param space: the space
     :param epoch: the making of the space

@@ -162,7 +162,7 @@ def type_of(data: bytes) -> int:
 
 
 def message_name(data: bytes) -> str:
-    """What an encoded message is called, of which this is the beginning at least; ``?`` if it is none that is known."""
+    """The name of an encoded message, of which this is the beginning at least; ``?`` if it is none that is known."""
     found = _NAMES.get(data[1]) if len(data) > 1 else None
     return "?" if found is None else found
 

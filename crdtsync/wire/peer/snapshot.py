@@ -51,21 +51,21 @@ FORMAT = 1
 DEFLATE = "deflate"
 """The feature of a node that takes parts compressed."""
 PART_BYTES_MAX = 256 * 1024
-"""Of a part of a snapshot, or of one entry."""
+"""Bytes of a part of a snapshot, or of one entry."""
 PART_ENTRIES_MAX = 1000
-"""Of a part of a snapshot. Taking in an entry costs about 10 µs, and a part is taken in at once."""
+"""Entries of a part of a snapshot. Taking in an entry costs about 10 µs, and a part is taken in at once."""
 SNAPSHOT_ENTRIES_MAX = 20_000_000
-"""Of a snapshot that is taken."""
+"""Entries of a snapshot that is taken."""
 SNAPSHOT_DOCUMENTS_MAX = 1_000_000
-"""Of a snapshot that is taken."""
+"""Documents of a snapshot that is taken."""
 SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024 * 1024
-"""Of a snapshot's parts as they are read, not as they are sent: a compressed one may be a thousandth. Long values and
-the parts of blobs go to disk as they come; what memory and disk have room for is a bound of its own."""
+"""Bytes of a snapshot's parts as they are read, not as they are sent: a compressed one may be a thousandth. Long
+values and the parts of blobs go to disk as they come; what memory and disk have room for is a bound of its own."""
 INFLATED_BYTES_MAX = 4 * 1024 * 1024
-"""Of a part of a snapshot that came compressed: the longest entry there can be has a little more than half of
+"""Bytes of a part of a snapshot that came compressed: the longest entry there can be has a little more than half of
 that."""
 DOCUMENT_BYTES_MAX = 256 * 1024 * 1024
-"""Of a document in a snapshot."""
+"""Bytes of a document in a snapshot."""
 
 COMPRESSED_SHARE_MAX = 0.9
 """A part that does not become smaller than this is sent as it is."""
@@ -78,7 +78,7 @@ _KIND_MAX = 1 << 16
 
 
 class Header(NamedTuple):
-    """What a snapshot holds: ``node`` serves it; ``hlc`` is its clock; ``digest`` that of all entries, and counts."""
+    """The head of a snapshot: ``node`` serves it; ``hlc`` is its clock; ``digest`` that of all entries, and counts."""
 
     node: str
     hlc: int
@@ -138,7 +138,7 @@ class Encodable(Protocol):
 
     @property
     def value_hash(self) -> bytes:
-        """What stands for the value in digests."""
+        """The hash that stands for the value in digests."""
 
     @property
     def value(self) -> bytes | None:
@@ -217,7 +217,7 @@ def plain_part(data: bytes) -> bytes:
 
 
 def decode_part(data: bytes) -> Content:
-    """What a part holds, compressed or not.
+    """The content of a part, compressed or not.
 
     :raises InvalidEncoding: not a part that any correct node could have sent.
     """

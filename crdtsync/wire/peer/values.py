@@ -19,7 +19,7 @@ VALUES = "values"
 SPOILT_ENTRIES_MAX = 64
 """Values that one message asks for."""
 INTACT_BYTES_MAX = 1024 * 1024
-"""Of the values in one answer, if it has more than one."""
+"""Bytes of the values in one answer, if it has more than one."""
 
 ValueBytes = Annotated[bytes, Octets("value", CHANGE_BYTES_MAX)]
 

@@ -72,7 +72,7 @@ class Vote(Message):
 
 @message
 class Voted(Message):
-    """Answer a VOTE. What it says is on the voter's disk.
+    """Answer a VOTE. The answer is on the voter's disk.
 
     ``[31, number, granted, ballot, left_ms, holder, incarnation, [[node, incarnation], …]]``
 

@@ -39,7 +39,7 @@ SIBLINGS_MAX: Final = 64
 """So many are compared one by one; beyond, each with all."""
 
 LATEST_MAX: Final = 8
-"""Of each client, so many items that went on where one ended are known by name."""
+"""Items of each client that went on where one ended, known by name."""
 
 CLOCK_BITS: Final = 31
 _UNKNOWN: Final = -1
@@ -92,7 +92,7 @@ class _Sibling(NamedTuple):
 
 @dataclass(slots=True)
 class Competition:
-    """Of one document, or, with ``base``, of what an update adds to one.
+    """The competition in one document, or, with ``base``, in what an update adds to one.
 
     ``items`` is how many the document has at most, ``placed`` how many came, ``steps`` the bound, ``growth`` by how
     much one more item may raise it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
@@ -121,7 +121,7 @@ class Competition:
     runs: dict[int, int] = field(default_factory=dict)  # by client, so many items each went on where the last ended
 
     def beside(self) -> Competition:
-        """What an update adds to this one; :meth:`advance` notes it."""
+        """The competition that an update adds to this one; :meth:`advance` notes it."""
         twin = Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at, self.longest)
         twin.cut_at = [*self.cut_at]
         return twin
@@ -220,7 +220,7 @@ class Competition:
         return found or ()
 
     def _next_of(self, left: int) -> _Sibling:
-        """What goes on where an item of the same client ended."""
+        """The items that go on where an item of the same client ended."""
         found = [last for last in self._latest_of(left >> CLOCK_BITS) if last.first == left + 1]
         return found[0] if found else _Sibling(left + 1, _UNKNOWN, 0)
 
@@ -254,7 +254,7 @@ class Competition:
 
 
 def _looked_at(one: int, one_right: int | None, other: int, other_right: int | None) -> tuple[bool, bool]:
-    """Of two siblings, of which all that hangs on them may be looked at for the other's sake.
+    """One of two siblings: all that hangs on it may be looked at for the other's sake.
 
     Those of one client come in the order of their clocks. At the same place on both sides they stand in the order of
     their clients, and the search for the first one's place ends at the other.
@@ -366,7 +366,7 @@ def _weights(pieces: dict[int, Placed]) -> Steps[dict[int, int]]:
 
 
 def _count(group: list[Placed], weights: dict[int, int]) -> Steps[Exact]:
-    """What the siblings of one place come to."""
+    """The sum of the siblings of one place."""
     after: dict[int, list[int]] = {item.first: [] for item in group}
     order: list[tuple[int, int]] = []
     for item in group:

@@ -10,8 +10,8 @@ It is that of Yjs's ``UpdateEncoderV1`` over :mod:`crdtsync.wire.yjs.lib0`::
     origin    := client:uint clock:uint                                         (right_origin is the same)
     parent    := ( 0x01 root name:string | 0x00 client:uint clock:uint ) key:string?    (only without any origin)
 
-A struct covers as many clocks as its content has parts; for text these are UTF-16 code units. What the structs mean
-for a document is the matter of :mod:`crdtsync.wire.yjs.validator`.
+A struct covers as many clocks as its content has parts; for text these are UTF-16 code units.
+:mod:`crdtsync.wire.yjs.validator` knows what the structs mean for a document.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _missing(
 
 
 def at_once(steps: Steps[T]) -> T:
-    """What comes of some work, without a pause."""
+    """Do some work without a pause, and return its outcome."""
     while True:
         try:
             next(steps)

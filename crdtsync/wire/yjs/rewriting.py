@@ -121,7 +121,7 @@ def forwarded(
     structs_max: int = CLOCK_MAX,
 ) -> bytes:
     """An update as it is to be made in a document that holds ``known``, with the neighbours that ``left`` and ``right``
-    give for those that it names. What the document holds already is left out, up to the clock.
+    give for those that it names. Structs that the document holds already are left out, up to the clock.
 
     ``right`` is also given the left neighbour, and the structs before it as they are forwarded.
 
@@ -232,7 +232,7 @@ class WholeText:
         return (yield from in_order(self.sections, self._root))
 
     def characters(self) -> Steps[dict[Run, str]]:
-        """What is not deleted of the structs that are characters."""
+        """The characters that are not deleted."""
         deletes, _ = yield from read_deletes(self.state, self._deletes_at, lambda *_: None)
         found: dict[Run, str] = {}
         for number, (client, struct) in enumerate(self._structs, 1):

@@ -93,7 +93,7 @@ _XML_CHILDREN: Final = (3, 6)  # yrs panics when it reads others
 
 @dataclass(slots=True)
 class _Shape:
-    """What later updates are judged by: where each item lives (in runs of clocks), the types, the surrogate pairs."""
+    """Later updates are judged by this: where each item lives (in runs of clocks), the types, the surrogate pairs."""
 
     runs: dict[int, tuple[list[int], list[_Place]]] = field(default_factory=dict)
     types: dict[Id, tuple[int, int]] = field(default_factory=dict)  # kind, depth
@@ -155,7 +155,7 @@ class Outline(dict[int, int]):
 
 @dataclass(slots=True)
 class UpdateSummary:
-    """What an update carries. ``ranges`` and ``deletes`` hold (first clock, end clock exclusive) by Yjs client id.
+    """The content of an update. ``ranges`` and ``deletes`` hold (first clock, end clock exclusive) by Yjs client id.
 
     ``structs`` counts what pycrdt will integrate, ``competition`` the steps that this may take.
     """
@@ -182,7 +182,7 @@ def validate_update(update: bytes, known: Mapping[int, int]) -> UpdateSummary:
 
     ``known`` maps a Yjs client id to its next clock (exclusive end) in the document, and must come from updates that
     were validated and applied before, in causal order: an :class:`Outline`, or a plain mapping, which allows fewer
-    checks. What the update repeats of it is harmless; what it presumes beyond it is refused.
+    checks. If the update repeats some of it, that is harmless; if it presumes more, it is refused.
     """
     return at_once(validate_slowly(update, known))
 
@@ -321,7 +321,7 @@ class _Judge:
             self.shape.types[client, struct.clock] = struct.detail, depth + 1
 
     def _parent(self, struct: Struct) -> tuple[str | Id | None, bool]:
-        """What the item goes into, and whether under a key: as its left neighbour, else as its right one."""
+        """The type that the item goes into, and whether under a key: as its left neighbour, else as its right one."""
         origin, right, parent = struct.origin, struct.right, struct.parent
         if origin == right:  # both None: the parent is named
             if origin is not None:
