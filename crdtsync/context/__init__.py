@@ -26,8 +26,8 @@ Its place: above the public client only. A module here may import :class:`crdtsy
 them, but for one door: ``search`` opens ``sessions.searching`` when it meets a saved session. import-linter holds both
 rules (the contracts ``agent-layer`` and ``library-rooms`` in ``pyproject.toml``).
 
-Why: what is built on promises that every program has stays true when the inside changes. What cannot be done
-through the public client is missing there, and is to be added there.
+Why: what is built on promises that every program has stays true when the inside changes. If something cannot be
+done through the public client, it is missing there, and is to be added there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a caller hands in: what is of another type than is asked for is refused by its name.
+"""Arguments that a caller hands in: one of another type than is asked for is refused by its name.
 
 Example: ``expect(str | None, query=5)`` raises ``InvalidRequest: query takes str | None, not 5``.
 """

@@ -180,7 +180,7 @@ count_tokens = count
 
 
 def tokenizer(model: str = DEFAULT_MODEL) -> Tokenizer:
-    """What counts for ``model``: a name as its provider writes it, with or without the provider before a slash."""
+    """The tokenizer for ``model``: a name as its provider writes it, with or without the provider before a slash."""
     expect(str, model=model)
     return _tokenizer(model)
 

@@ -1,4 +1,4 @@
-"""Who is here: a card for each agent that shows itself. Daemons tell each other of cards and store none.
+"""Presence: a card for each agent that shows itself. Daemons tell each other of cards and store none.
 
 When a connection ends, its cards are gone on every host; when a host cannot be reached any more, so are those on it.
 """
@@ -40,7 +40,7 @@ class Present:
 
 
 def card(role: str | None, status: str, since_ms: int) -> dict[str, Any]:
-    """What one shows of itself.
+    """The card that one shows of itself.
 
     :raises InvalidRequest: others could not read it.
     """
@@ -51,7 +51,7 @@ def card(role: str | None, status: str, since_ms: int) -> dict[str, Any]:
 
 
 def present(cards: Iterable[Card], claims: Iterable[Claim], status: Mapping[str, Any]) -> list[Present]:
-    """Who is here, by host and name; ``status``: of the daemon that was asked."""
+    """The agents that are here, by host and name; ``status``: of the daemon that was asked."""
     here = str(status["node"]["name"])
     held: dict[tuple[str, str], list[str]] = {}
     for claim in claims:

@@ -1,4 +1,4 @@
-"""What a claim is in the shared state, and which of two counts: the same answer on every host, whatever the clocks.
+"""Claims in the shared state, and which of two counts: the same answer on every host, whatever the clocks.
 
 A claim on ``task/42`` is a register ``claims/task/42``. It begins as an *ask*. When every host that can be reached has
 that, and none has another claim, whoever asked holds the key. It writes down that it is *held* only if it goes on to
@@ -22,7 +22,7 @@ from crdtsync.errors import ClaimHeld, InvalidRequest
 
 PREFIX = "claims/"
 KEY_BYTES_MAX = 1024 - len(PREFIX)
-"""Of what is claimed."""
+"""Bytes of a key that is claimed."""
 ASK, HELD = "ask", "held"
 FORGOTTEN_S = 24 * 3600.0
 """So long beyond ten times its ``ttl`` the record of a claim is kept that nobody renews and nobody else wants."""
@@ -32,7 +32,7 @@ WATCHED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who has claimed ``key``. ``fence``: only grows from claim to claim; 0: several were asked for at once.
+    """The claim of ``key``. ``fence``: only grows from claim to claim; 0: several were asked for at once.
 
     ``agent``, ``node``: who, and on which host; ``ttl``: in seconds; ``since``: when it was renewed last, by the clock
     of its host; ``is_held``: else it was asked for just now, and may be held or refused. ``crossed``: others that hold
@@ -68,7 +68,7 @@ def path_of(key: object) -> str:
 
 
 def record(state: str, identity: str, ttl: float, fence: int) -> dict[str, Any]:
-    """What is stored of a claim."""
+    """The stored record of a claim."""
     return {"state": state, "id": identity, "ttl": ttl, "fence": fence}
 
 
@@ -78,7 +78,7 @@ def kept_s(ttl: float) -> float:
 
 
 def claims_in(entry: Entry | None) -> list[Claim]:
-    """The claims on one key, the one that counts first. What is no claim is passed over."""
+    """The claims on one key, the one that counts first. Values that are no claims are passed over."""
     if entry is None:
         return []
     found = [claim for part in (entry, *entry.siblings) if (claim := _claim(part)) is not None]
@@ -129,7 +129,7 @@ class Patience:
 
 
 def refusal(key: str, claims: Sequence[Claim]) -> ClaimHeld:
-    """What who comes too late is told."""
+    """The answer to an agent that comes too late."""
     first = claims[0] if claims else None
     if first is None:
         return ClaimHeld(f"{key!r} was claimed by somebody else at the same moment: try again", key=key)

@@ -21,7 +21,7 @@ ANSWER_KEPT_S = 30 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody waits for. ``options``: what may be answered, empty: anything; ``context``: what helps to decide.
+    """A question that waits. ``options``: what may be answered, empty: anything; ``context``: what helps to decide.
 
     ``deadline``: then ``default`` is the answer. ``answers``: what was answered, by whom; more than one: they were
     given at once, on hosts that did not see each other.
@@ -71,7 +71,7 @@ def checked_options(name: str, options: Iterable[Any], deadline_s: float | None,
 def question_record(
     question: str, options: tuple[Any, ...], context: Any, deadline_ms: int | None, default: Any
 ) -> dict[str, Any]:
-    """What is stored of a question."""
+    """The stored record of a question."""
     return {
         "question": question,
         "options": list(options),
@@ -119,14 +119,14 @@ def settled(name: str, entry: Entry | None) -> tuple[Answer, ...]:
 
 
 def too_late(name: str, current: Entry | None) -> VersionMismatch:
-    """What who answers once more is told."""
+    """The reply to somebody who answers once more."""
     said = " and ".join(f"{one.value!r} by {one.agent} on {one.node}" for one in answers_in(current))
     how = f"crdtsync answer {name} VALUE --settle"
     return VersionMismatch(f"{name!r} is answered already: {said}; to replace that: {how}", current=current)
 
 
 def check_same(name: str, question: str, options: list[Any], asked: Entry | None) -> None:
-    """Refuse to take the answer to another question for the answer to this one. What is not said may be anything."""
+    """Refuse to take the answer to another question for the answer to this one. A field left out may be anything."""
     there = question_in(asked, None)
     if there is None:
         return

@@ -38,7 +38,7 @@ Text: TypeAlias = Annotated[str, _TEXT]
 """A field of this type is a text, which several edit character by character. To a type checker it is ``str``."""
 
 DEPTH_MAX = 16
-"""Of types within each other."""
+"""Types within each other."""
 _EMPTY: dict[str, Callable[[], object]] = {"log": list, "set": set, "counter": int, "map": dict, "text": str}
 _SCALARS = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
 
@@ -56,7 +56,7 @@ class FieldShape(NamedTuple):
 
 
 class Absent(Enum):
-    """What a field of a TypedDict is that may be missing."""
+    """The type of a field of a TypedDict that may be missing."""
 
     ABSENT = "absent"
 

@@ -1,4 +1,4 @@
-"""What a task is in the shared state, and which of two versions of it counts, whatever the clocks.
+"""Tasks in the shared state, and which of two versions of one counts, whatever the clocks.
 
 A task is a register under a key of the caller's choice. Its state goes ``open``, ``claimed`` (a worker holds the claim
 of the same name, or has died), ``done`` or ``failed``. Two hosts that were cut off may both have worked on it; then
@@ -81,7 +81,7 @@ class Task:
         return STATES.index(self.state), self.fence
 
     def record(self, **changes: Any) -> dict[str, Any]:
-        """What is stored of it, with changes."""
+        """The stored record of it, with changes."""
         stored = {name: getattr(self, name) for name in _STORED} | changes
         return {**stored, "after": list(stored["after"])}
 

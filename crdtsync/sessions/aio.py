@@ -42,7 +42,7 @@ from crdtsync.sessions.saved.pieces import (
 )
 
 NOTES_TOKENS = 1000
-"""Of a session that is merged into another one."""
+"""Tokens of a session that is merged into another one."""
 BRANCHES_MAX = 8
 """That are told of a session which was gone on with in several places."""
 NEEDED_MAX = 100
@@ -175,7 +175,7 @@ class AsyncSessions:
         return loaded
 
     async def conversation(self, session: str, way: int = 1) -> Conversation:
-        """What the model would be sent if the session were resumed: texts, calls with results, thinking, in order.
+        """The conversation that a resumed session sends its model: texts, calls with results, thinking, in order.
 
         If it went on in several ways, the 2nd ``way`` is the one that was saved before the last.
         """
@@ -184,7 +184,7 @@ class AsyncSessions:
         return await to_thread(handing_over.conversation, saved, lines, parents)
 
     async def branches(self, session: str) -> list[Conversation]:
-        """What was said along each way in which a session was gone on with, the newest first.
+        """The conversations along each way in which a session was gone on with, the newest first.
 
         There are several if it was saved from two places, each of which went on from the same line; at most
         :data:`BRANCHES_MAX`. The first is what :meth:`conversation` gives.
@@ -392,7 +392,7 @@ class AsyncSessions:
         return gone
 
     async def _keep_limits(self, new: Iterable[str]) -> None:
-        """What the limits of this space say, but for ``new``; who may not delete others' sessions leaves them."""
+        """Prune as the limits of this space say, but for ``new``; who may not delete others' sessions leaves them."""
         match await self._client.get(LIMITS):
             case {"older_s": int() | float() | None as older_s, "bytes_max": int() | None as bytes_max}:
                 with suppress(Refused, OverflowError):

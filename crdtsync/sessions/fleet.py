@@ -98,7 +98,7 @@ def send(client: Client, saved: Saved, host: str, user: str, timeout_s: float, *
 
 
 def receiver(client: Client, user: str, done: Callable[[HandedOver], None]) -> Worker:
-    """What carries out the moves that are for ``user`` on this host, in its ``run``; ``done`` hears of each.
+    """Carries out the moves that are for ``user`` on this host, in its ``run``; ``done`` hears of each.
 
     Whoever may write the keys ``session-moves/HOST/USER/**`` can have new sessions put where this user's agents look
     for them. Files that are there stay as they are.

@@ -75,7 +75,7 @@ class HandedOver:
 
     @classmethod
     def from_plain(cls, saved: Saved, value: Mapping[str, Any]) -> Self:
-        """What another host has told; KeyError, TypeError or ValueError: that is nothing of this kind."""
+        """The word of another host; KeyError, TypeError or ValueError: that is nothing of this kind."""
         rewritten = {(str(old), str(new)): int(times) for old, new, times in value["rewritten"]}
         texts = {name: str(value[name]) for name in _TEXTS}
         lost, is_there = [*map(str, value["lost"])], bool(value.get("is_there", True))
@@ -87,7 +87,7 @@ _TELLING = ("budget_tokens", "thinking", "only_files")
 
 
 def conversation(saved: Saved, lines: list[bytes], parents: Mapping[str, list[bytes]]) -> Conversation:
-    """What the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
+    """The conversation that the model of a session would be sent; ``parents``: lines of the sessions that it needs."""
     return settled(agent_named(saved.agent).read(lines, parents))
 
 
@@ -197,7 +197,7 @@ def _within(found: Conversation, saved: Saved, budget_tokens: int, agent: Coding
 
 
 def _note(conversation: Conversation, saved: Saved, agent: CodingAgent, cwd: str, tools: list[str]) -> str:
-    """What the next model is told before the conversation: whose it was, how to read it (``tools`` were called in it),
+    """The note for the next model before the conversation: whose it was, how to read it (``tools`` were called in it),
     what is missing.
     """
     before = AGENTS[saved.agent].title

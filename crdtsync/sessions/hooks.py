@@ -1,4 +1,4 @@
-"""What a coding agent runs by itself, as a *hook*: it is told what others know, and its session is saved.
+"""Hooks, which a coding agent runs by itself: it is told what others know, and its session is saved.
 
 A coding agent starts a command of the user's when a session begins, before each turn, and after it; it hands in a
 JSON object, and what the command prints goes to the model. Example: at its start a session is shown the state; the

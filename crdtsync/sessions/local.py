@@ -1,4 +1,4 @@
-"""What a save reads on this machine, and what a load does to it: all that touches files, in functions that block."""
+"""Saves and loads on this machine: all that touches files, in functions that block."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reading:
 
 @dataclass(slots=True)
 class SaveResult:
-    """What a save did: the record, what was new, which files were not taken and why, which are ``shorter`` here than
+    """A save's outcome: the record, what was new, which files were not taken and why, which are ``shorter`` here than
     what was saved, with the bytes of that, and the same of the sessions that this one needs.
     """
 
@@ -64,7 +64,7 @@ class SaveResult:
 
 @dataclass(slots=True)
 class Loaded:
-    """What loading did, or would do.
+    """The outcome of loading, or what it would be.
 
     ``command`` resumes the session in ``cwd``. ``files`` says what became of each: ``new``, ``same``, ``grown``
     (gone on with), ``ahead`` (there is more here than was saved). ``rewritten`` counts each path that stands in the
@@ -104,7 +104,7 @@ class Follower:
                 self._go_on(json.loads(noted))
 
     def leave_note(self) -> None:
-        """What was read is saved: let the next process go on from here."""
+        """The part that was read is saved: let the next process go on from here."""
         tails = {name: tail.place() for name, tail in self._tails.items()}
         with suppress(OSError):
             recently = b64encode(self._tails[MAIN].recent or b"").decode()
@@ -119,7 +119,7 @@ class Follower:
             self._tails, self._about = tails, Description(**noted["about"])
 
     def read(self, *, whole: bool) -> Reading | None:
-        """What is new of all files; None: a file is not what it was, so begin anew."""
+        """The new parts of all files; None: a file is not what it was, so begin anew."""
         before: dict[str, tuple[bytes, bytes | None]] = {}
         pieces: dict[str, list[Piece]] = {}
         for name, path in {MAIN: self._local.main, **self._local.files()}.items():
@@ -279,7 +279,7 @@ def _begins(whole: list[bytes], lines: list[bytes]) -> bool:
 
 
 def path_map(saved: Saved, cwd: str | os.PathLike[str] | None, maps: Mapping[str, str]) -> tuple[PathMap, str]:
-    """What rewrites the paths of a session that goes on in ``cwd``, or in its own directory under this home; and that
+    """Rewrites the paths of a session that goes on in ``cwd``, or in its own directory under this home; and that
     directory, without symbolic links.
     """
     pairs = {saved.home: str(Path.home()), **maps}

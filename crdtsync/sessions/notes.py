@@ -1,6 +1,6 @@
 """Small notes that one run leaves for the next, in the cache of this user: how far a session was read, or told.
 
-Who loses one does more work the next time, and nothing else.
+To lose one means more work the next time, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Note:
         self._path = folder / hashlib.sha256(name).hexdigest()[:32]
 
     def taken(self) -> str | None:
-        """What it says, once: so a note that cannot be used is forgotten."""
+        """Its content, once: so a note that cannot be used is forgotten."""
         try:
             text = self._path.read_text("ascii")
         except (OSError, UnicodeDecodeError):

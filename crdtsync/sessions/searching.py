@@ -2,7 +2,7 @@
 
 Its lines are read one by one, in the order in which they were saved. So what its agent no longer sees, before a
 compaction or on another branch, or in the file of a sub-agent, is found, too, and a session that goes on costs what
-its new lines cost. Of a large line, which is a blob, the beginnings of its texts are read.
+its new lines cost. A large line is a blob: the beginnings of its texts are read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from crdtsync.sessions.saved.pieces import DIGEST_BYTES, START, Piece, PieceTree
 
 Texts = tuple[tuple[str, str], ...]
 LARGE_BYTES_MAX = 32 * 1024 * 1024
-"""Of a large line that is read, and of its blob."""
+"""Bytes of a large line that is read, and of its blob."""
 LARGE_CHARS = 50_000
-"""Of each text of a large line: more would leave no room for the rest of its session."""
+"""Characters of each text of a large line: more would leave no room for the rest of its session."""
 _ASIDE = re.compile(rb'"isSidechain": ?true')
 _TRANSCRIPT = ".jsonl"
 
@@ -41,7 +41,7 @@ def blobs_of(key: str, elements: Iterable[Any]) -> dict[str, Any]:
 
 
 def said_in_large(header: object, element: Any, blob: bytes) -> Texts:
-    """What is said in a large line, which stands in a ``blob``."""
+    """The texts of a large line, which stands in a ``blob``."""
     agent = _agent_of(header)
     found = () if agent is None else _texts_in(agent, with_large(element, blob)[1])
     return tuple((text[:LARGE_CHARS], time) for text, time in found)
@@ -50,7 +50,7 @@ def said_in_large(header: object, element: Any, blob: bytes) -> Texts:
 def said(
     header: object, elements: Sequence[Any], mark: Mark | None, large: Mapping[bytes, Texts] | None = None
 ) -> Said | None:
-    """What is said in ``elements`` of the log of a session whose record is ``header``: in all of them, or with the
+    """The texts in ``elements`` of the log of a session whose record is ``header``: in all of them, or with the
     ``mark`` of what was read before in those after the first, which was the last then. None: they do not go on so.
     ``large`` is what is said in large lines, by their digests.
     """
@@ -84,7 +84,7 @@ def _is_large(element: Any) -> bool:
 
 
 def _texts(agent: CodingAgent, pieces: Iterable[Piece], large: Mapping[bytes, Texts]) -> Iterator[tuple[str, str]]:
-    """What is said in the lines that are complete; a torn one is followed by another branch, in which it is whole."""
+    """The texts in the lines that are complete; a torn one is followed by another branch, in which it is whole."""
     line, end = b"", START
     for one in pieces:
         line = line + one.content if one.after == end else one.content
@@ -96,6 +96,6 @@ def _texts(agent: CodingAgent, pieces: Iterable[Piece], large: Mapping[bytes, Te
 
 
 def _texts_in(agent: CodingAgent, line: bytes) -> Iterator[tuple[str, str]]:
-    """What is said in a line; a sub-agent's, too, which the conversation of its file's agent leaves out."""
+    """The texts in a line; a sub-agent's, too, which the conversation of its file's agent leaves out."""
     items = agent.read([_ASIDE.sub(b'"isSidechain":false', line)]).items
     return ((text_of(item), item.time) for item in items)

@@ -7,7 +7,7 @@ records as a table and says which columns it pulled out. If that takes more than
 with a higher *level*, at which more may be left out: first long strings, then rows in the middle. Whatever was left
 out is named in the text and in :class:`~crdtsync.context.compact.result.Compact`.
 
-What every module here promises:
+Every module here promises:
 
 - The same text gives the same result, on every host.
 - Any text is taken: what cannot be parsed as its kind is taken as plain text.

@@ -1,4 +1,4 @@
-"""What kind of content a text is, by its looks."""
+"""Finds out what kind of content a text is, by its looks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ becomes
 A *template* is a line whose numbers, identifiers and quoted strings are taken out, and the names of tests that passed
 or were skipped for one reason: nobody asks for these, while each that failed has something to say. It stands where its
 first line stood. Each error that says something new is written whole, and so are the lines of a template that comes
-once or twice. Of traces, ``traces`` writes once what many have in common.
+once or twice. If many traces have a part in common, ``traces`` writes it once.
 The idea of taking variables out of lines is that of Drain (He et al., ICWS 2017), with fixed patterns for its tree.
 """
 

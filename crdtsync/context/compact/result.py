@@ -1,4 +1,4 @@
-"""What comes out of compressing: the text, what was done to it, and what it left out."""
+"""The outcome of compressing: the text, what was done to it, and what it left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class CompactDraft:
-    """What one kind's module made of a text, before tokens are counted.
+    """The draft that one kind's module made of a text, before tokens are counted.
 
     ``transforms`` names what was done, ``left_out`` says in words what is not in ``text`` any more.
     """

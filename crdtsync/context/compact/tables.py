@@ -191,7 +191,7 @@ def _lettered(column: _Column) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """What may have a letter of its own: the elements of a list, else the cell."""
+    """The parts that may have a letter of their own: the elements of a list, else the cell."""
     parts = _ELEMENT.findall(text[1:-1]) if text[0] == "[" else []
     return parts if f"[{_NEXT.join(parts)}]" == text else [text]
 

@@ -28,7 +28,7 @@ _FOLDER_CHARS_MIN, _FOLDER_TIMES_MIN = 12, 3
 
 
 class Traces:
-    """What the traces of one text have had in common so far."""
+    """The common parts of the traces of one text, so far."""
 
     def __init__(self, text: str) -> None:
         self._is_used = False

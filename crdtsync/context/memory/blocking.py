@@ -43,7 +43,7 @@ Merge = Callable[[str, list[dict[str, Any]]], dict[str, Any]]
 
 
 class Memory:
-    """What is remembered, shared by all hosts.
+    """A memory that all hosts share.
 
     ``extract(messages)`` returns the facts that are worth to be remembered; without it each message is remembered as
     it is. ``merge(fact, similar)`` is asked for each of them, with up to five memories of the same scope that speak of
@@ -51,7 +51,7 @@ class Memory:
     is added unless it is there, word for word. ``folder`` is where search indexes are kept. ``authors`` are the agents
     who are believed: what others wrote is not served. Without it everybody is who may write beneath ``prefix``.
 
-    A memory is one key under ``prefix``. What is added or changed is durable on this host on return.
+    A memory is one key under ``prefix``. An addition or change is durable on this host on return.
     """
 
     def __init__(
@@ -234,11 +234,11 @@ class Memory:
         stale_after: timedelta = timedelta(days=365),
         dry_run: bool = True,
     ) -> dict[str, Any]:
-        """What there is to tidy up in a scope: ``{"duplicates": [[kept, other, …], …], "stale": […]}``.
+        """List what there is to tidy up in a scope: ``{"duplicates": [[kept, other, …], …], "stale": […]}``.
 
         Duplicates say the same in nearly the same words, or by ``same(text, other)``, which may ask a model. Stale is
         what nobody has written for ``stale_after``. With ``dry_run=False`` all of a group but the first are deleted, if
-        nobody has changed them meanwhile; their history says what they were. What is stale is only listed.
+        nobody has changed them meanwhile; their history says what they were. Stale memories are only listed.
         """
         expect(Callable, same=same)
         expect(timedelta, stale_after=stale_after)
@@ -290,7 +290,7 @@ class Memory:
         return {"message": "Memories deleted successfully!"}
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
-        """What a memory said, the oldest first: ``{"id", "memory_id", "old_memory", "new_memory", "event",
+        """The wordings of a memory, the oldest first: ``{"id", "memory_id", "old_memory", "new_memory", "event",
         "created_at", "agent", "is_deleted"}``. ``old_memory`` is what its author had seen. What hosts that were cut off
         have changed at once has ``at_odds``, what the others say, until somebody changes it again.
         """

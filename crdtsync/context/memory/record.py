@@ -22,7 +22,7 @@ _OPTIONAL = ("about", "source", "supersedes", "valid_from", "valid_until")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memories: at least one of the three is given, unless everybody's are meant."""
+    """The owner of memories: at least one of the three is given, unless everybody's are meant."""
 
     user_id: str | None = None
     agent_id: str | None = None
@@ -62,12 +62,12 @@ class Scope:
 
 
 def digest(text: str) -> str:
-    """What two memories that say the same have in common, whatever their spaces and capitals."""
+    """The common digest of two memories that say the same, whatever their spaces and capitals."""
     return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:32]
 
 
 def texts_of(messages: object) -> list[str]:
-    """What there is to remember of a text, a message or a conversation, without a model: what was said, message by
+    """The texts to remember of a text, a message or a conversation, without a model: what was said, message by
     message; what the system was told is left out.
     """
     if isinstance(messages, str):
@@ -135,7 +135,7 @@ def shown(memory_id: str, entry: Entry, score: float | None = None) -> dict[str,
 
 
 def said(entry: Entry) -> list[str]:
-    """What a memory says, with all that was written at once with it."""
+    """The text of a memory, with all that was written at once with it."""
     return [one.value["memory"] for one in (entry, *entry.siblings) if is_record(one.value)]
 
 

@@ -17,5 +17,5 @@ Modules:
 - ``passages``: what of an entry is looked through, in pieces that a person would quote
 
 May import: ``crdtsync.context.compact``, ``crdtsync.context.shared`` and ``crdtsync.context.view``; beside these as all
-of ``crdtsync.context``. What was said in a saved session it has from ``crdtsync.sessions.searching``, a door.
+of ``crdtsync.context``. It has the texts of a saved session from ``crdtsync.sessions.searching``, a door.
 """

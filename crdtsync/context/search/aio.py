@@ -134,7 +134,7 @@ class AsyncSearch:
         return name if all(one.done for one in purges) else name + UNFINISHED
 
     async def _pages(self, changes: Changes, index: Index) -> AsyncIterator[list[Entry]]:
-        """What has changed, so much at a time as fits into memory whatever the space holds."""
+        """The changes, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
             for key in changes.changed:
                 entry = await self._session.entry(key)
@@ -164,7 +164,7 @@ class AsyncSearch:
         return replace(entry, value=await self._session.get(entry.key))
 
     async def _said(self, key: str, index: Index) -> Said:
-        """What was said in a saved session since it was read last, or all of it."""
+        """The texts of a saved session since it was read last, or all of it."""
         from crdtsync.sessions.searching import header_of, said  # noqa: PLC0415  # a door: that stands above
 
         header, record, found = header_of(key), None, None
@@ -180,7 +180,7 @@ class AsyncSearch:
         return found or Said((), None)
 
     async def _large(self, key: str, record: object, elements: list[Any]) -> dict[bytes, Any]:
-        """What is said in the large lines among ``elements`` of a session's log, by their digests."""
+        """The texts of the large lines among ``elements`` of a session's log, by their digests."""
         from crdtsync.sessions.searching import LARGE_BYTES_MAX, blobs_of, said_in_large  # noqa: PLC0415  # a door, likewise
 
         found: dict[bytes, Any] = {}

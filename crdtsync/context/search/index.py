@@ -38,7 +38,7 @@ FORMAT = 6
 _BUSY_S = 30.0
 _WIPE_BUSY_MS = 500
 _DEAD_S = 10.0
-"""Who has put nothing in for so long has been killed."""
+"""A process that has put nothing in for so long has been killed."""
 UNFINISHED = "?"
 """Ends the name of the purges that an index is of while there is something to be done for them yet."""
 _TERMS_MAX = 64  # of a query
@@ -52,7 +52,7 @@ _LIKENESS_MIN = 0.3  # what is less alike has nothing to do with it
 
 _NEXT = "SELECT MAX(0, COALESCE(MAX(id), 0)) + 1 FROM passages"
 _NEXT_HIDDEN = "SELECT MIN(0, COALESCE(MIN(id), 0)) - 1 FROM passages"
-"""What is there for programs has ids below zero: most searches pass it over, at no cost."""
+"""Entries for programs have ids below zero: most searches pass it over, at no cost."""
 
 _TABLES = f"""
 PRAGMA journal_mode = WAL;
@@ -89,7 +89,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is searched for, and where."""
+    """The words to search for, and where."""
 
     query: str
     prefix: str = ""
@@ -109,7 +109,7 @@ class Wanted:
 
 
 class Index:
-    """One index, by the path of its file. What is damaged, or of another format, is made anew.
+    """One index, by the path of its file. An index that is damaged, or of another format, is made anew.
 
     With ``meaning`` it has vectors, too; all who use the file must have it then.
     """
@@ -213,7 +213,7 @@ class Index:
         return best
 
     def _best(self, db: sqlite3.Connection, wanted: Wanted, asked: Sequence[str], most: int) -> list[Found]:
-        """What is found among at most so many passages."""
+        """The best of at most so many passages."""
         scores = _by_words(db, asked, wanted, most)
         if self._meaning is not None:
             scores = _fused(scores, _by_meaning(db, self._meaning, wanted))

@@ -1,4 +1,4 @@
-"""What a text means, as a vector: texts about the same have vectors that point the same way, whatever their words.
+"""The meaning of a text, as a vector: texts about the same have vectors that point the same way, whatever their words.
 
 The vectors are static: each token has one, and a text has their mean. So no model runs, and it is quick, also without
 a graphics card; it knows what words have to do with each other, and nothing of their order. Tokens and their vectors
@@ -19,7 +19,7 @@ from crdtsync.errors import InvalidEncoding
 
 EXTRA = "meaning"
 TOKENS_MAX = 512
-"""Of a text, so many are looked at."""
+"""Tokens of a text that are looked at."""
 _VECTORS, _TOKENS = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
 
 

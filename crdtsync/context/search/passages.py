@@ -13,7 +13,7 @@ from crdtsync.context.view.items import text_of
 PASSAGE_CHARS = 1_000
 """A passage is about so long; a line that is longer is cut."""
 PASSAGES_MAX = 4_000
-"""Of one key, so many are looked through: of a value of 1 MiB all, of a longer log or text the newest."""
+"""Passages of one key that are looked through: of a value of 1 MiB all, of a longer log or text the newest."""
 
 
 Mark = tuple[int, bytes]
@@ -22,7 +22,7 @@ Mark = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said in a saved session, in the place of the value of the log of its lines: texts, each with its time
+    """The texts of a saved session, in the place of the value of the log of its lines: texts, each with its time
     (RFC 3339). ``mark`` is where the next reading can go on; ``is_more``: this one went on from such a mark.
     """
 

@@ -26,11 +26,11 @@ from crdtsync.errors import VersionMismatch
 
 
 class AsyncSharedContext:
-    """What agents hand each other, compact by default, on all hosts.
+    """The entries that agents hand each other, compact by default, on all hosts.
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). What is put lives for ``ttl``
     seconds. When a new key makes more than ``max_entries``, the oldest ones go; putting a key again makes none go.
-    Two hosts that were cut off may hold more until the next put. What another agent has put meanwhile is never taken
+    Two hosts that were cut off may hold more until the next put. An entry put meanwhile by another agent is never taken
     for old: an entry goes only at the version that was looked at. ``by`` is as of :func:`~crdtsync.context.compress`.
 
     Under asyncio, use it as ``async with AsyncSharedContext() as context``, or close a client of your own.
@@ -134,7 +134,7 @@ class AsyncSharedContext:
         return replace(first, siblings=tuple(others))
 
     async def _originals(self, key: str, stored: list[Entry]) -> dict[str, Any]:
-        """What was put, by the change; of several that are large the one that comes first."""
+        """The entries put, by the change; of several that are large the one that comes first."""
         whole = await self._client.entry(self._full + key)
         found = {change_of(one): one.value for one in (whole, *whole.siblings)} if whole is not None else {}
         large = next((one for one in stored if one.value.get("packed")), None)

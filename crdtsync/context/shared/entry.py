@@ -1,4 +1,4 @@
-"""What a shared context stores and hands out; pure."""
+"""The entries that a shared context stores and hands out; pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class SharedContextStats:
-    """What the entries of a shared context take, and what reading them compactly saves."""
+    """The tokens that the entries of a shared context take, and those that reading them compactly saves."""
 
     entries: int
     total_original_tokens: int
@@ -104,7 +104,7 @@ def record(
 
 
 def unpacked(content: bytes, form: str) -> Any:
-    """What :func:`record` packed."""
+    """The entry that :func:`record` packed."""
     if form == "bytes":
         return content
     text = content.decode()
@@ -126,7 +126,7 @@ def together(claims: Iterable[tuple[str, str]]) -> str:
 
 
 def puts_in(stored: Entry | None) -> list[Entry]:
-    """What was put and stands under a compact key: several, if hosts that were cut off did."""
+    """The entries that stand under a compact key: several, if hosts that were cut off put them."""
     return [] if stored is None else [one for one in (stored, *stored.siblings) if is_record(one.value)]
 
 
@@ -136,7 +136,7 @@ def change_of(entry: Entry) -> str:
 
 
 def entry_from(name: str, stored: Entry, original: object) -> ContextEntry:
-    """What was stored under the compact key ``stored``, as it is handed out."""
+    """The entry stored under the compact key ``stored``, as it is handed out."""
     value = stored.value
     return ContextEntry(
         key=name,

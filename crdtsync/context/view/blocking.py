@@ -29,7 +29,7 @@ _PARTS = 10
 
 
 class Views:
-    """What an agent should read of the shared state, within its budget.
+    """Views: the part of the shared state that an agent should read, within its budget.
 
     ``model`` is whose tokens are counted where a call names none. Keep it and ask it again: what it has read for a view
     it need not read for the next one.
@@ -64,7 +64,7 @@ class Views:
         they fit. ``strategy`` is ``best``, ``newest`` or ``tiers``; ``form`` is ``markdown``, ``xml`` or ``json``.
         With ``after`` (a token) it waits until this host holds what the token names. With ``since``, the ``token`` of
         an earlier view, it shows only what is new after that, and which keys are gone; all, if this host no longer
-        knows the difference. What the agent ``besides`` wrote is left out: it knows that.
+        knows the difference. Texts that the agent ``besides`` wrote are left out: it knows them.
         Raises :class:`~crdtsync.errors.InvalidRequest` for a budget below 1.
         """
         expect(str | None, after=after, since=since, besides=besides)

@@ -36,7 +36,7 @@ _TAKEN_MAX = 2_000  # items that are looked at; a window holds no more
 
 
 class ViewPart(NamedTuple):
-    """What one key takes of a view, with its head, in tokens; ``is_whole``: not shortened."""
+    """One key's share of a view, with its head, in tokens; ``is_whole``: not shortened."""
 
     key: str
     tokens: int
@@ -64,7 +64,7 @@ class View:
 
 
 class Known:
-    """What was found out about items, for the next time: their tokens, and how much they are about the query.
+    """Findings about items, for the next time: their tokens, and how much they are about the query.
 
     It belongs to one query, role, form and model. An item is known by its identity; another one takes its place when
     the entry changes.
@@ -85,7 +85,7 @@ class Known:
         return self._costs
 
     def relevant(self, items: list[Item], wish: Definition) -> dict[Item, float]:
-        """What query and role add to the score of each item."""
+        """The score that query and role add to each item."""
         asked, role = content_words(wish.query or ""), content_words(wish.role or "")
         if asked or role:
             new = {item: _relevance(item, asked, role) for item in items if item not in self._relevant}

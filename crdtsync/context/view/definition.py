@@ -17,14 +17,14 @@ RECORDS = (
     "sessions.lines/", "sessions/",
     "views.alarms/", "views.summaries/", VIEWS,
 )  # fmt: skip
-"""What is there for programs: shown where a prefix begins so, and not in a view of everything."""
+"""Keys for programs: shown where a prefix begins so, and not in a view of everything."""
 
 STRATEGIES = ("best", "newest", "tiers")
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a view shows: everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``.
+    """A view shows everything under ``prefixes``, at most ``budget_tokens``, counted for ``model``.
 
     ``strategy``: ``best`` takes entries by their score, ``newest`` by their time alone; ``tiers`` likewise, and what is
     not among the ``full_newest`` gets 80 tokens at most. ``summarize_after``: all but so

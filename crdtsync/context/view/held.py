@@ -1,4 +1,4 @@
-"""What a view was made of, kept for the next time.
+"""The parts that a view was made of, kept for the next time.
 
 The problem. An agent asks for the same view before each of its steps. Reading 10,000 entries and counting their tokens
 takes half a second; since the last step two have changed. So a client's views keep what they have read, ask the daemon
@@ -17,7 +17,7 @@ from crdtsync.context.view.items import Item
 
 VIEWS_MAX = 8
 CHARS_MAX = 16 * 1024 * 1024
-"""Of all that one client's views keep."""
+"""Characters of all that one client's views keep."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class HeldView:
 
 
 def chars_of(items: Iterable[Item]) -> int:
-    """What they take, about."""
+    """Characters that they take, about."""
     return sum([len(item.text) + len(item.key) for item in items])
 
 
@@ -57,7 +57,7 @@ class HeldViews:
         self._held: OrderedDict[Definition, HeldView] = OrderedDict()
 
     def get(self, definition: Definition) -> HeldView | None:
-        """What is kept of a view; None if nothing is."""
+        """The kept parts of a view; None if nothing is."""
         return self._held.get(definition)
 
     def keep(self, definition: Definition, held: HeldView) -> None:

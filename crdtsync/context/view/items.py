@@ -79,7 +79,7 @@ def shortened(item: Item, budget: int, model: str, query: str | None = None, sou
 
 
 def _claim(entry: Entry) -> tuple[str, str]:
-    """Who holds one of several concurrent values, and the value."""
+    """The holder of one of several concurrent values, and the value."""
     head = f"{entry.agent or 'somebody'} {entry.field or ''}".strip()
     return in_line(head), said_by(entry)
 

@@ -1,6 +1,6 @@
 """Chosen items as one block of text: Markdown for reading, XML for models that know it well, JSON for programs.
 
-What agents wrote is data. Whatever stands in a value, it cannot end its own block: in Markdown each of its lines is
+The words of agents are data. Whatever stands in a value, it cannot end its own block: in Markdown each of its lines is
 indented by nothing but kept within a fence that is longer than any in it, in XML it is escaped.
 """
 
@@ -74,7 +74,7 @@ def places(items: Iterable[Item]) -> Counter[str]:
 
 
 def left_out(missing: Counter[str], shortened: int, gone: Sequence[str] = ()) -> str:
-    """What is not there, by prefix, and how to get it, and which keys are gone for good; "" if there is none of it."""
+    """The keys left out, by prefix, how to get them, and which keys are gone for good; "" if there is none of it."""
     said = []
     if missing:
         named = [f"{_inline(name)} {times:,}" for name, times in sorted(missing.items())]

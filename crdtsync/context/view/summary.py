@@ -36,7 +36,7 @@ class Summary:
 
 
 def older(items: Iterable[Item], newest: int) -> list[Item]:
-    """What a summary is to be made of, oldest first: all but the ``newest``, what is pinned, and what is at odds."""
+    """The items to make a summary of, oldest first: all but the ``newest``, what is pinned, and what is at odds."""
     plain = sorted(
         (item for item in items if not (item.pinned or item.conflicts)), key=lambda one: (one.time_s, one.key)
     )

@@ -1,4 +1,4 @@
-"""Who is here, for asyncio."""
+"""Presence: who is here, for asyncio."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ class AsyncPresence:
 
 
 async def who(state: AsyncSession) -> list[Present]:
-    """Who is here, on all hosts that can be reached."""
+    """The agents that are here, on all hosts that can be reached."""
     return present(await state.shown(PRESENCE), await claims(state), await state.status())

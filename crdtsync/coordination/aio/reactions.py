@@ -73,7 +73,7 @@ class AsyncReaction:
         self.is_stopped = True
 
     async def run(self) -> None:
-        """React until :meth:`stop`. What the handler raises ends it; that event comes again in the next run."""
+        """React until :meth:`stop`. An error of the handler ends it; that event comes again in the next run."""
         name = self._role
         if self._every_host:
             name += f"/{(await self._state.status())['node']['id']}"

@@ -63,7 +63,7 @@ class AsyncJob:
 
     @property
     def input(self) -> Any:
-        """What is to be done."""
+        """The work to do."""
         return self.task.input
 
 

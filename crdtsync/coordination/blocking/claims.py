@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from crdtsync.client.values.write_result import Written
 
 ANSWER_S = 2.0
-"""How long other hosts may take to answer an ask. Who takes longer is left out, as one that is cut off."""
+"""How long other hosts may take to answer an ask. A host that takes longer is left out, as one that is cut off."""
 SHORT_S = 0.1
-"""Who gives a claim back within so much is spared a connection on which others' claims would be told."""
+"""An agent that gives a claim back within so much is spared a connection on which others' claims would be told."""
 ASKED_S = 10.0
 """How long others wait at most for who has asked to hold or to go."""
 TTL_MIN_S, TTL_MAX_S = 1.0, 7 * 24 * 3600.0
@@ -167,7 +167,7 @@ class Lease:
             raise InvalidRequest(f"this lease holds {self.key!r} already: call claim() for another one")
 
     def release(self) -> bool:
-        """Give the key back; whether it was held. What somebody else has claimed meanwhile stays theirs."""
+        """Give the key back; whether it was held. A key that somebody else has claimed meanwhile stays theirs."""
         was_held = self._stop()
         with suppress(DaemonUnavailable):  # then the claim ends as the connection has
             self._withdraw()

@@ -65,7 +65,7 @@ class Job:
 
     @property
     def input(self) -> Any:
-        """What is to be done."""
+        """The work to do."""
         return self.task.input
 
 

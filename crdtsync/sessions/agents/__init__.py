@@ -15,7 +15,7 @@ Modules:
 - ``opencode``: its database, by way of files as it imports and exports them
 - ``fields``: objects in JSON of which nothing is sure
 
-All formats change with every release. What is not known is kept and passed on as it is.
+All formats change with every release. Records that are not known are kept and passed on as they are.
 
 May import: ``crdtsync.sessions.conversation.record``, ``crdtsync.errors``.
 """

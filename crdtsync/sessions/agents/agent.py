@@ -1,4 +1,4 @@
-"""What is to be known of a coding agent: where its sessions lie, what is said in them, and what resumes them."""
+"""All that is to be known of a coding agent: where its sessions lie, what is said in them, and what resumes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TOLD_AS_TEXT = "no other agent has it: a text tells of it"
 
 @dataclass(slots=True)
 class Description:
-    """What is shown of a session. ``turns`` counts what a person said; ``tokens`` are those of the model's last answer
+    """A session as it is shown. ``turns`` counts what a person said; ``tokens`` are those of the model's last answer
     and of all that it was sent for it; ``needs`` are sessions that it goes on from.
     """
 
@@ -61,7 +61,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a new session is told of itself: its ``id``, the directory it works in, the time that stands where an item
+    """The head of a new session: its ``id``, the directory it works in, the time that stands where an item
     has none (RFC 3339), and the note that comes before the conversation; ``model``, where the agent must be told it (as
     PROVIDER/MODEL), or it had one.
     """
@@ -108,11 +108,11 @@ class CodingAgent(ABC):
 
     @abstractmethod
     def described(self, lines: Iterable[bytes], before: Description | None = None) -> Description:
-        """What the lines of a main file tell, after those that told ``before``."""
+        """The description that the lines of a main file tell, after those that told ``before``."""
 
     @abstractmethod
     def read(self, lines: Iterable[bytes], parents: Mapping[str, list[bytes]] | None = None) -> Conversation:
-        """What the model would be sent if the session were resumed, as it stands there; ``parents`` are the lines of
+        """The conversation that a resumed session sends its model, as it stands there; ``parents`` are the lines of
         sessions that it goes on from, by their ids.
         """
 
@@ -128,7 +128,7 @@ class CodingAgent(ABC):
 
     @abstractmethod
     def resume_command(self, session: str, main: Path) -> str:
-        """What resumes it, in its directory."""
+        """The command that resumes it, in its directory."""
 
     def check_id(self, session: str) -> None:
         """Raise :class:`~crdtsync.errors.InvalidRequest` if it calls no session of its own so: other names in its
@@ -151,7 +151,7 @@ class CodingAgent(ABC):
         del root, cwd
 
     def side_files(self, path: Path) -> dict[str, Path]:
-        """What belongs to a session besides its main file, by names."""
+        """The files of a session besides its main file, by names."""
         del path
         return {}
 
@@ -160,14 +160,14 @@ class CodingAgent(ABC):
         raise InvalidRequest(f"{self.title} keeps nothing beside {main.name}: {name!r} is not loaded")
 
     def tool(self, name: str) -> str | None:
-        """What it calls the tool ``name`` of some agent; None: it has none."""
+        """Its name of the tool ``name`` of some agent; None: it has none."""
         if name in _SHELLS:
             return self.shell[0]
         return name if name.startswith("mcp__") else None
 
     def taken(self, conversation: Conversation, cwd: str, *, is_own: bool) -> Conversation:
         """The conversation in items that this agent has: commands as calls of its shell, and, unless it was its own,
-        parts that no other has as texts. What is not carried so is listed.
+        parts that no other has as texts. Parts that are not carried so are listed.
         """
         made = Conversation(lost=conversation.lost)
         for item in conversation.items:
@@ -225,7 +225,7 @@ def told_as_text(part: Fields, time: str) -> Text:
 def said_in(
     parts: list[Fields], image_of: Callable[[Fields], Image | None]
 ) -> tuple[str, tuple[Image, ...], Own | None]:
-    """What the parts of a message say, the images in it, and all of them if some are of no kind known here."""
+    """The texts of the parts of a message, the images in it, and all of them if some are of no kind known here."""
     told: list[str] = []
     images: list[Image] = []
     others: dict[str, None] = {}

@@ -1,6 +1,6 @@
 """Codex: ``sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`` below its directory.
 
-What else lies there, SQLite and indexes, is made anew from these files. The conversation is the response items in
+SQLite and indexes, which also lie there, are made anew from these files. The conversation is the response items in
 order; a fork goes on from those of its parent. In 2025 a line was an item by itself.
 """
 
@@ -185,7 +185,7 @@ def _ordinal(record: Fields, at: int) -> int:
 
 
 def _compact(found: Conversation, payload: Fields, time: str) -> None:
-    """What was before is replaced, for the model: by a history, or by a summary after what a person said. A sealed one
+    """Items before it are replaced, for the model: by a history, or by a summary after what a person said. A sealed one
     tells another model nothing, which then needs what was before.
     """
     summary, history = payload.text("message"), payload.each("replacement_history")

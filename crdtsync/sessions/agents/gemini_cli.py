@@ -139,7 +139,7 @@ class GeminiCli(CodingAgent):
 
 
 class _Reading:
-    """What was read. After a resume, calls and results stand among the parts of messages, some of them twice."""
+    """A file as it is read. After a resume, calls and results stand among the parts of messages, some of them twice."""
 
     def __init__(self) -> None:
         self.found = Conversation()

@@ -137,7 +137,7 @@ class OpenCode(CodingAgent):
         return found
 
     def write(self, conversation: Conversation, head: Head) -> Iterator[bytes]:
-        """What was said, and answers with the calls in them."""
+        """The messages, and answers with the calls in them."""
         made = _Messages(head)
         calls: dict[str, dict[str, Any]] = {}
         for item in self._told(conversation, head):
@@ -255,7 +255,7 @@ class _Messages:
         self.messages: list[dict[str, Any]] = []
 
     def say(self, role: str, parts: Iterable[Mapping[str, Any]], images: tuple[Image, ...]) -> None:
-        """What is said; each time by a person it is a message of its own, and so is an answer that follows results."""
+        """Say something; each time by a person it is a message of its own, and so is an answer that follows results."""
         if role != ASSISTANT:
             self._begin("user")
         elif any(part.get("type") == "tool" for part in self.messages[-1]["parts"]):

@@ -15,7 +15,7 @@ from crdtsync.sessions.agents.opencode import OpenCode
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 FILE_BYTES_MAX = 512 * 1024 * 1024
-"""Of one file of a session: a larger one is left out, or refused if it is the first one."""
+"""Bytes of one file of a session: a larger one is left out, or refused if it is the first one."""
 
 AGENTS: dict[str, CodingAgent] = {one.name: one for one in (ClaudeCode(), Codex(), GeminiCli(), OpenCode())}
 

@@ -1,6 +1,6 @@
 """A session in short: what was wanted, decided and given up, which files were touched, and what is open.
 
-Whoever takes a session over wants half a page and not two hundred turns. No model is asked: sentences that tell of a
+To take a session over takes half a page and not two hundred turns. No model is asked: sentences that tell of a
 decision, a rejected way or an open end are found by their words (English ones), the newest first, and each names its
 turn, so that ``crdtsync session show ID --turns N`` gives the original.
 
@@ -66,7 +66,7 @@ def brief(conversation: Conversation, excluded: Collection[int], budget_tokens: 
 
 
 def _goals(turns: list[list[Item]]) -> Iterator[str]:
-    """What a person asked for, the first request first, then the newest ones."""
+    """The requests of a person, the first request first, then the newest ones."""
     asked = [(number, item.text) for number, turn in enumerate(turns) for item in turn[:1]
              if isinstance(item, Text) and item.role == USER]  # fmt: skip
     for number, text in [*asked[:1], *reversed(asked[1:])]:
@@ -74,7 +74,7 @@ def _goals(turns: list[list[Item]]) -> Iterator[str]:
 
 
 def _last(turns: list[list[Item]]) -> Iterator[str]:
-    """What the model said last, or the summary of a compaction if it said nothing after it."""
+    """The last answer of the model, or the summary of a compaction if it said nothing after it."""
     for number in range(len(turns) - 1, -1, -1):
         for item in reversed(turns[number]):
             if (isinstance(item, Text) and item.role == ASSISTANT) or isinstance(item, Compaction):

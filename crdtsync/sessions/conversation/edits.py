@@ -1,4 +1,4 @@
-"""What calls of tools change in files, as a diff.
+"""The changes that calls of tools make in files, as a diff.
 
 An agent's call says what it takes out and what it puts in, or it is a patch, under names that differ by agent:
 

@@ -26,7 +26,7 @@ from crdtsync.sessions.conversation.record import (
 )
 
 ITEM_TOKENS = 12
-"""What an item costs besides its text: role, names, ids. An image costs :data:`IMAGE_TOKENS` besides."""
+"""Tokens that an item costs besides its text: role, names, ids. An image costs :data:`IMAGE_TOKENS` besides."""
 IMAGE_TOKENS = 1600
 _COMPACT_SHARE = 0.3
 _COMPACT_RESULT_TOKENS_MIN = 60
@@ -123,7 +123,7 @@ def _older(turns: list[list[Item]], budget_tokens: int, counter: Tokenizer, orig
 
 
 def _compact(turn: list[Item], number: int) -> str:
-    """What a person said, a line for each of the last calls, and what the model said at the end."""
+    """The words of a person, a line for each of the last calls, and what the model said at the end."""
     results = {item.id: item.text for item in turn if isinstance(item, Result)}
     asked, calls, said = [f"Turn {number}"], list[str](), list[str]()
     for item in turn:

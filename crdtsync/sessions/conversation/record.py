@@ -13,7 +13,7 @@ from crdtsync.named_tuple import NamedTuple
 
 CUT_OFF = "[no result: the call was interrupted]"
 USER, ASSISTANT, CONTEXT = "user", "assistant", "context"
-"""Who says a text: a person, the model, or the harness to the model, in a person's place."""
+"""The role of a text's author: a person, the model, or the harness to the model, in a person's place."""
 _DATA_URL = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.DOTALL)
 
 
@@ -32,7 +32,7 @@ class Image:
         return cls(match[1], match[2]) if match else cls("image/png", url=url)
 
     def as_url(self) -> str:
-        """What :meth:`of_url` takes."""
+        """The URL, which :meth:`of_url` takes."""
         return self.url or f"data:{self.media_type};base64,{self.data}"
 
 
@@ -58,7 +58,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What the model thought, as far as its provider shows it."""
+    """The thoughts of the model, as far as its provider shows them."""
 
     text: str
     time: str = ""
@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answered; ``id`` is the call's."""
+    """The answer of a tool; ``id`` is the call's."""
 
     id: str
     text: str
@@ -112,7 +112,7 @@ class Conversation:
         self.lost[what, reason] += count
 
     def losses(self) -> list[str]:
-        """What is not carried, a line for each reason."""
+        """The losses: a line for each reason."""
         found: dict[str, list[str]] = {}
         for (what, reason), count in sorted(self.lost.items()):
             found.setdefault(reason, []).append(f"{count:,} × {what}")

@@ -49,7 +49,7 @@ def logged(conversation: Conversation, excluded: Collection[int] = ()) -> Iterat
 
 
 def edited(conversation: Conversation) -> Iterator[str]:
-    """What was changed in files, in order, as lines of a diff."""
+    """The changes in files, in order, as lines of a diff."""
     for number, turn in enumerate(conversation.turns()):
         for item in turn:
             if isinstance(item, Call) and (diff := diff_of(item)):

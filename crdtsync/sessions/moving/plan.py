@@ -1,4 +1,4 @@
-"""What loading does to each file: it is new here, the same, gone on with, ahead, or something else is in its way."""
+"""The plan of loading for each file: it is new here, the same, gone on with, ahead, or something else is in its way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEW, SAME, GROWN, AHEAD = "new", "same", "grown", "ahead"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What is to happen to the file at ``path``: ``state``, and ``content`` to be written, from byte ``size`` on."""
+    """The move for the file at ``path``: ``state``, and ``content`` to be written, from byte ``size`` on."""
 
     path: Path
     state: str

@@ -26,7 +26,7 @@ class SecretForm:
 
 
 NAME = re.compile(rb"(?:\A|[^A-Za-z0-9_-])[A-Za-z0-9_-]{0,99}\Z")
-"""What is before a secret at the end of a name; in a picture there is more."""
+"""The part before a secret, at the end of a name; in a picture there is more."""
 _END = rb"(?![A-Za-z0-9])"
 
 

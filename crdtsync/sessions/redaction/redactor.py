@@ -25,7 +25,7 @@ _ORDINARY = re.compile(
     rb"|(?:sha\d+-|none|null|true|false|undefined|process\.env|os\.environ|self\.|x{4}|\*{4}|\.{3})",
     re.IGNORECASE,
 )
-"""What stands beside telling words and is no secret: addresses, paths, dates, words, numbers, names in code."""
+"""Values that stand beside telling words and are no secrets: addresses, paths, dates, words, numbers, names in code."""
 _BITS_PER_CHAR_MIN = 2.75
 
 
@@ -47,7 +47,7 @@ class Redactor:
         self._alone = Lock()
 
     def state(self) -> dict[str, Any]:
-        """What another one needs to go on from here; secrets stand in it by their digests alone."""
+        """The state that another one needs to go on from here; secrets stand in it by their digests alone."""
         return {"found": self.found, "marks": self._marks, "numbers": self._numbers, "in_key": self._in_key}
 
     def go_on(self, state: dict[str, Any]) -> None:

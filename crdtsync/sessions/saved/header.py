@@ -1,4 +1,4 @@
-"""What is known of a saved session besides its lines: one record under ``sessions/ID``."""
+"""The header of a saved session, besides its lines: one record under ``sessions/ID``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADERS = "sessions/"
 LINES = "sessions.lines/"
 EXCLUDED = "sessions.excluded/"
 LIMITS = "sessions.limits"
-"""Of what is kept: how old, and how much."""
+"""Limits of what is kept: how old, and how much."""
 FOLLOWED = "follows a session"
 """The role of a card whose status is the id of the session that its agent follows."""
 MAIN = "main"
@@ -92,7 +92,7 @@ class Saved:
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """Bytes of all its files."""
         return sum(file.bytes for file in self.files.values())
 
     def join_redacted(self, before: Saved | None) -> None:

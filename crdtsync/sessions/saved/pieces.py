@@ -34,12 +34,12 @@ from typing import Any
 from crdtsync.errors import InvalidEncoding
 
 RUN_BYTES_MAX = 512 * 1024
-"""Of a session's lines, in one element of a log."""
+"""Bytes of a session's lines, in one element of a log."""
 LARGE_BYTES_MAX = 512 * 1024 * 1024
-"""Of a line that is longer, and a blob."""
+"""Bytes of a line that is longer, and a blob."""
 PACKED_OVER_BYTES = 512
 BEFORE_BYTES = 16 * 1024
-"""Of what was before a run, as its dictionary; at the beginning of a file that is less."""
+"""Bytes before a run that are its dictionary; at the beginning of a file that is less."""
 START = b""
 DIGEST_BYTES = 12
 
@@ -113,7 +113,7 @@ def _element(run: list[Piece], before: bytes | None) -> list[Any]:
 
 
 def large(content: bytes) -> bytes:
-    """What is put into the blob of a large line."""
+    """The bytes for the blob of a large line."""
     return zlib.compress(content)
 
 
@@ -146,7 +146,7 @@ class PieceTree:
         self.add(values)
 
     def add(self, values: Iterable[Any]) -> list[Piece]:
-        """Take in more elements of the log; the pieces that are new. What is packed waits for what is before it."""
+        """Take in more elements of the log; the pieces that are new. A run that is packed waits for those before it."""
         new: list[Piece] = []
         todo = deque(values)
         while todo:
