@@ -57,7 +57,7 @@ def test_a_bound_that_changed_makes_the_page_stale(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_bound_is_told_in_the_words_of_its_constant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    told = "| `limits.KEY_BYTES_MAX` | 1,024 bytes | Of a key, in UTF-8 |"
+    told = "| `limits.KEY_BYTES_MAX` | 1,024 bytes | Bytes of a key, in UTF-8 |"
     text = bounds.PAGE.read_text(encoding="utf-8")
     assert text.count(told) == 1
     stale = tmp_path / "bounds.md"
