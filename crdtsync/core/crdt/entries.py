@@ -12,7 +12,7 @@ looks at what kind a key is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -27,6 +27,7 @@ from crdtsync.wire.change import RemoveRange
 DIGEST_MODULUS = 1 << 128
 SMALL_ENTRIES_MAX = 64
 """So many entries of a key are kept in a plain list and searched one by one: most keys have one."""
+LAST_CHAR = "\U0010ffff"
 NEW_KEYS_MAX = 256
 """So many new keys are inserted into the order of keys one by one; beyond that it is made anew."""
 UNHASHED_ENTRIES_MAX = 1024
@@ -447,10 +448,11 @@ class Entries:
         also those of which all has expired. ``is_reversed``: those that sort before ``start``, from the last on.
         """
         self._sort()
-        at, step = bisect_left(self._sorted, max(prefix, start + "\0" if start else "")), 1
         if is_reversed:
-            end = bisect_right(self._sorted, prefix, key=lambda key: key[: len(prefix)])
-            at, step = (min(end, bisect_left(self._sorted, start)) if start else end) - 1, -1
+            at, step = self._end(prefix), -1
+            at = (min(at, bisect_left(self._sorted, start)) if start else at) - 1
+        else:
+            at, step = bisect_left(self._sorted, max(prefix, start + "\0" if start else "")), 1
         while 0 <= at < len(self._sorted):
             key = self._sorted[at]
             if not key.startswith(prefix):
@@ -458,6 +460,11 @@ class Entries:
             if key in self._keys and (hidden or key not in self.keys_all_hidden):
                 yield key
             at += step
+
+    def _end(self, prefix: str) -> int:
+        """Where in the order of keys those that begin with ``prefix`` have ended."""
+        last = prefix.rstrip(LAST_CHAR)
+        return bisect_left(self._sorted, last[:-1] + chr(ord(last[-1]) + 1)) if last else len(self._sorted)
 
     def _note_new(self, key: str) -> None:
         if len(self._new) < NEW_KEYS_MAX:

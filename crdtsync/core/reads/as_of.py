@@ -441,7 +441,7 @@ def past_replica(replica: Replica, storage: Storage, cut: Cut, entries: Entries)
     past = copy(replica)
     past.entries = entries
     past.conflicting = ConflictingKeys(entries)
-    past.vector = cut.vector
+    past.vector, past.token = cut.vector, None
     texts = _Texts(replica, storage, cut)
     past.documents = Documents(texts.load, texts.exists)
     return past

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.core.crdt.entries import LAST_CHAR
 from crdtsync.core.kinds.arguments import Parts, packed_argument
 from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.sets import NAMING_TIMES, identity_of
@@ -38,11 +39,11 @@ from crdtsync.wire.stored_values import attributes_of
 from crdtsync.wire.tokens import encode_version, known_version_text
 
 if TYPE_CHECKING:
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.reads.operations import Reader
 
 Arguments = Mapping[str, Any]
 
-_LAST_CHAR = "\U0010ffff"
 _REGISTER = int(Kind.REGISTER)
 
 
@@ -84,7 +85,8 @@ class ListingPage:
 def scan(reader: Reader, args: Arguments) -> object:
     """The request ``scan``."""
     place, start = _place(args), _string(args, "start")
-    delimiter, wanted = _string(args, "delimiter"), WantedMeta(args)
+    delimiter = _string(args, "delimiter")
+    wanted = WantedMeta(args["where_meta"]) if args.get("where_meta") is not None else None
     if delimiter and place.is_conflicting:
         raise InvalidRequest("conflicts are listed key by key: leave out delimiter")
     describe_row = _entry_row if args.get("entries") else _row
@@ -94,18 +96,18 @@ def scan(reader: Reader, args: Arguments) -> object:
     tried = 0
     while not more:
         key = common = ""
-        for key in _keys(reader, place, at):
+        for key, live in _keys(reader, place, at):
             tried += 1
-            more = page.is_full or tried > pages.PAGE_KEYS_TRIED_MAX or wanted.is_tired
+            more = page.is_full or tried > pages.PAGE_KEYS_TRIED_MAX or (wanted is not None and wanted.is_tired)
             if more:
                 break
-            if wanted and not wanted.are_of(reader, key):
+            if wanted is not None and not wanted.are_of(siblings(reader.replica.entries, live)):
                 at = key
                 continue
-            common = _common_prefix(key, place.prefix, delimiter)
+            common = delimiter and _common_prefix(key, place.prefix, delimiter)
             if common:
                 break
-            more = not page.add(describe_row(reader, key, read))
+            more = not page.add(describe_row(reader, key, live, read))
             if more:
                 break
             at = key
@@ -119,14 +121,14 @@ def scan(reader: Reader, args: Arguments) -> object:
     answer = {"items": page.rows, "more": more, "token": reader.token()}
     if delimiter:
         answer["prefixes"] = page.prefixes
-    if more and (delimiter or wanted):
+    if more and (delimiter or wanted is not None):
         answer["next"] = at
     return answer
 
 
 def behind(common: str) -> str:
     """The place in the order of keys behind nearly all that begin so."""
-    return common + _LAST_CHAR
+    return common + LAST_CHAR
 
 
 def get_many(reader: Reader, args: Arguments) -> object:
@@ -141,7 +143,8 @@ def get_many(reader: Reader, args: Arguments) -> object:
     page = ListingPage(reader, len(keys))
     done = 0
     for key in keys:
-        if page.is_full or (reader.groups(key) and not page.add(_row(reader, key, inline_value))):
+        live = reader.replica.entries.live(key, reader.now_ms)
+        if page.is_full or (live and not page.add(_row(reader, key, live, inline_value))):
             break
         done += 1
     return {"items": page.rows, "done": done, "token": reader.token()}
@@ -155,57 +158,56 @@ def _place(args: Arguments) -> ScanRange:
     return ScanRange(prefix, bool(args.get("reverse")), bool(args.get("conflicts")))
 
 
-def _keys(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
-    """Those that may be shown, from the first one after ``start`` on; before it, if they are gone through backwards."""
+def _keys(reader: Reader, place: ScanRange, start: str) -> Iterator[tuple[str, list[Entry]]]:
+    """Those that may be shown, from the first one after ``start`` on; before it, if they are gone through backwards.
+    Each with its live entries.
+    """
     return _conflicting(reader, place, start) if place.is_conflicting else _living(reader, place, start)
 
 
-def _living(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
+def _living(reader: Reader, place: ScanRange, start: str) -> Iterator[tuple[str, list[Entry]]]:
     entries, prefix = reader.replica.entries, place.prefix
     parts = [prefix] if reader.limit is None else reader.limit.readable_prefixes(prefix)
-    if place.is_reversed:
-        parts = parts[::-1]
-    keys = (key for part in parts for key in entries.keys(part, start, is_reversed=place.is_reversed))
-    found = (key for key in keys if is_told(key, prefix) and reader.may_read(key))
-    return (key for key in found if entries.live(key, reader.now_ms))
+    for part in parts[::-1] if place.is_reversed else parts:
+        for key in entries.keys(part, start, is_reversed=place.is_reversed):
+            if is_told(key, prefix) and reader.may_read(key) and (live := entries.live(key, reader.now_ms)):
+                yield key, live
 
 
-def _conflicting(reader: Reader, place: ScanRange, start: str) -> Iterator[str]:
+def _conflicting(reader: Reader, place: ScanRange, start: str) -> Iterator[tuple[str, list[Entry]]]:
     keys = reader.replica.conflicting.at(reader.now_ms)
     if start:
         keys = keys[: bisect_left(keys, start)] if place.is_reversed else keys[bisect_right(keys, start) :]
     in_order = reversed(keys) if place.is_reversed else keys
-    return (key for key in in_order if is_told(key, place.prefix) and reader.may_read(key))
+    for key in in_order:
+        if is_told(key, place.prefix) and reader.may_read(key):
+            yield key, reader.replica.entries.live(key, reader.now_ms)
 
 
 def _common_prefix(key: str, prefix: str, delimiter: str) -> str:
     """The part of a key up to the first delimiter after the prefix; empty: there is none."""
-    end = key.find(delimiter, len(prefix)) if delimiter else -1
+    end = key.find(delimiter, len(prefix))
     return "" if end < 0 else key[: end + len(delimiter)]
 
 
 class WantedMeta:
-    """The fields that ``meta`` has to have of what a page shows, each with the identity of its value; or none."""
+    """The fields that ``meta`` has to have of what a page shows, each with the identity of its value."""
 
-    def __init__(self, args: Arguments) -> None:
-        packed = args.get("where_meta")
-        fields = {} if packed is None else unpack(packed_argument(packed, Parts(), "where_meta", times=NAMING_TIMES))
-        if type(fields) is not dict or (packed is not None and not fields):
+    def __init__(self, packed: object) -> None:
+        fields = unpack(packed_argument(packed, Parts(), "where_meta", times=NAMING_TIMES))
+        if type(fields) is not dict or not fields:
             raise InvalidRequest("where_meta must be a map with one field at least")
         self._wanted = {name: identity_of(pack(value)) for name, value in fields.items()}
         self._bytes_left = pages.PAGE_META_BYTES_MAX
-
-    def __bool__(self) -> bool:
-        return bool(self._wanted)
 
     @property
     def is_tired(self) -> bool:
         """Whether as much has been unpacked as there is time for in a turn."""
         return self._bytes_left < 0
 
-    def are_of(self, reader: Reader, key: str) -> bool:
-        """Whether the winner of a key has all of these fields in its ``meta``."""
-        packed = attributes_of(reader.groups(key)[0][-1].attrs).meta
+    def are_of(self, groups: list[Sibling]) -> bool:
+        """Whether the winner of a key's values has all of these fields in its ``meta``."""
+        packed = attributes_of(groups[0][-1].attrs).meta
         if packed is None:
             return False
         self._bytes_left -= len(packed)
@@ -225,9 +227,8 @@ def _string(args: Arguments, name: str) -> str:
 # -- what is told of each --------------------------------------------------------------------------------------
 
 
-def _row(reader: Reader, key: str, read: ReadValue) -> object:
+def _row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> object:
     entries = reader.replica.entries
-    live = entries.live(key, reader.now_ms)
     if len(live) == 1 and live[0].kind == _REGISTER and not entries.policy_of(key).is_whole:
         (entry,) = live  # a plain register, as most keys are: the same as below, in a quarter of the time
         value = None if read is _no_value else entry.value
@@ -241,8 +242,7 @@ def _row(reader: Reader, key: str, read: ReadValue) -> object:
     return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
 
 
-def _entry_row(reader: Reader, key: str, read: ReadValue) -> object:
-    live = reader.replica.entries.live(key, reader.now_ms)
+def _entry_row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> object:
     return describe_key(reader.replica, key, live, reader.node_of, read)
 
 

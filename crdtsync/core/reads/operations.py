@@ -92,7 +92,10 @@ class Reader:
 
     def token(self) -> str:
         """Names all that an answer from memory shows: it leaves after the commit of what came before it."""
-        return encode_token([(self.replica.name, self.replica.epoch, self.replica.vector)])
+        replica = self.replica
+        if replica.token is None or replica.token[0] != replica.position:
+            replica.token = replica.position, encode_token([(replica.name, replica.epoch, replica.vector)])
+        return replica.token[1]
 
 
 Arguments = Mapping[str, Any]

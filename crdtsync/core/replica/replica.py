@@ -80,7 +80,7 @@ class Replica(SpaceState):
     __slots__ = (
         "_cache", "_cluster", "_less_recent", "_node", "_recent", "arrivals", "asleep", "barred", "caps",
         "checkpoints", "codec", "conflicting", "gate", "hashes", "idle_looks", "new_names", "past", "point", "purges",
-        "since_own", "spoilt", "staging", "texts", "unknown", "woken",
+        "since_own", "spoilt", "staging", "texts", "token", "unknown", "woken",
     )  # fmt: skip
     # Beyond 30 attributes each instance would have a table of names of its own, which takes 1.6 kB of each space.
 
@@ -104,6 +104,7 @@ class Replica(SpaceState):
         self.since_own: set[Writer] = set()
         """Writers that have written since this node's newest change."""
         self.point: tuple[tuple[int, Writer | None], str] | None = None  # see crdtsync.core.waiting.session_points
+        self.token: tuple[int, str] | None = None  # of all that is here at a position, as far as it was asked for
         self.barred: AbstractSet[tuple[int, int, int]] = frozenset()
         self.new_names: list[tuple[Writer, int, int, Writer]] = []
         """Branches that have moved here: a writer, its first and last number on it, and the writer there is now."""
@@ -182,7 +183,7 @@ class Replica(SpaceState):
         self.gate.clear()
         self.ledger.late.pop(self.name, None)
         self.arrivals = Arrivals()
-        self.point = None
+        self.point = self.token = None
         self.writer, self.position = row.own_writer, row.position
         self._load_heads(row)
         there, stored = {entry.row: entry for entry in self.entries.all()}, set(self.storage.live_rows(self.id))

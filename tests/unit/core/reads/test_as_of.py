@@ -49,6 +49,8 @@ def test_the_token_of_a_read_and_one_key_at_a_time(pair):
     ann.delete("k")
     pair.sync()
     for agent in (ann, bob):
+        assert agent.ask("scan")["token"] != token
+        assert patiently(agent, "scan", at=token)["token"] == token
         assert unpack(patiently(agent, "get", key="k", at=token)["value"]) == 1
         log = patiently(agent, "log", key="log", at=token)
         assert [unpack(item[0]) for item in log["items"]] == ["x"]

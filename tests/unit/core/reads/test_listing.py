@@ -43,6 +43,18 @@ def test_backwards_is_the_same_from_the_end(ann, prefix, limit):
     assert listed(ann, prefix=prefix, limit=limit, reverse=True)[0] == keys[::-1]
 
 
+@pytest.mark.parametrize("prefix", ["", "a", "a\U0010ffff", "\U0010ffff", "\ud7ff", "a\ud7ff"])
+def test_backwards_ends_where_keys_no_longer_begin_so(node, prefix):
+    ann = node.agent("ann")
+    ends = "", "1", "\ud7ff", "\ue000", "\U0010ffff", "\U0010ffff\U0010ffff", "\U0010ffff1"
+    keys = sorted({*ends, *(f"{first}{end}" for first in ("a", "b", "\ud7ff", "\ue000") for end in ends)} - {""})
+    for key in keys:
+        ann.set(key, 1)
+    found = listed(ann, prefix=prefix, limit=5, reverse=True)[0]
+    assert found == [key for key in reversed(keys) if key.startswith(prefix)]
+    assert found
+
+
 def test_backwards_begins_before_start(ann):
     def found(start):
         return [item[0] for item in ann.ask("scan", prefix="plan/", reverse=True, start=start)["items"]]
