@@ -188,6 +188,10 @@ def test_what_the_redis_saver_has_kept_is_brought_over(daemon: Daemon, tmp_path:
         )
         run_with(NAME, daemon, WITH_ANOTHER, "keep", address)
         is_brought_over(daemon, tmp_path, "langgraph-redis", address)
+        run_with(NAME, daemon, WITH_ANOTHER, "damage", address)
+        done = shell(daemon.socket, tmp_path)("import-from", "langgraph-redis", address, "--prefix", "again")
+        assert done.out == "2 created, 0 unchanged, 1 left out\n"
+        assert "the checkpoint {'thread_id': 't'" in done.err
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def bring_over(
     """Copy the checkpoints of any checkpointer of LangGraph, with what tasks have written after each.
 
     Yields for each, newest first, whether it is new: those that are there already stay, so that what was ended
-    half-way can be repeated. None: it cannot be read or stored, and was left out, with a warning in the log. With
-    ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists 10,000 without it. ``redact``
-    is a rule for texts, as a checkpointer takes it. ``configs`` names checkpoints one by one, in place of the list of
-    ``source``, which ends with an error at the first one that cannot be read; what is there no more is passed over.
+    half-way can be repeated. None: it cannot be found, read or stored, and was left out, with a warning in the log.
+    With ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists 10,000 without it.
+    ``redact`` is a rule for texts, as a checkpointer takes it. ``configs`` names checkpoints one by one, in place of
+    the list of ``source``, which ends with an error at the first one that cannot be read.
 
     Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
     of a checkpointer with a serializer of its own are made by that.
@@ -72,14 +72,17 @@ def bring_over(
     for each in source.list(None, limit=limit) if configs is None else configs:
         is_new = None
         try:
-            found = source.get_tuple(each) if isinstance(each, dict) else each
-            if found is None:
-                continue
-            is_new = bring(found)
+            is_new = bring(_named(source, each) if isinstance(each, dict) else each)
         except _OF_ONE as error:
             config = each if isinstance(each, dict) else each.config
             log.warning("the checkpoint %s was left out: %r", config["configurable"], error)
         yield is_new
+
+
+def _named(source: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple:
+    for found in source.list(config, limit=1):
+        return found
+    raise LookupError("it is not found there, or no more")
 
 
 def _copy(saver: Any, found: CheckpointTuple, new_versions: Any) -> None:

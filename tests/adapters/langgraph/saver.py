@@ -873,7 +873,7 @@ def test_a_source_that_fails_is_no_bad_checkpoint(state: Client) -> None:
     with SqliteSaver.from_conn_string(":memory:") as source:
         configs = [put(source, thread(name), {"a": name}) for name in ("removed", "kept")]
         source.delete_thread("removed")
-        assert [*bring_over(source, state, configs=configs, dry_run=True)] == [True]
+        assert [*bring_over(source, state, configs=configs, dry_run=True)] == [None, True]
         source.conn.set_progress_handler(lambda: 1, 1)
         with pytest.raises(sqlite3.OperationalError, match="interrupted"):
             next(bring_over(source, state, configs=configs))

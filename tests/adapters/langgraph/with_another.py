@@ -1,4 +1,7 @@
-"""A graph that asks a person: ``keep PLACE`` with LangGraph's SqliteSaver or RedisSaver, ``go on`` with CrdtSaver."""
+"""A graph that asks a person: ``keep PLACE`` with LangGraph's SqliteSaver or RedisSaver, ``go on`` with CrdtSaver.
+
+``damage PLACE`` makes junk of the newest checkpoint that is kept at a Redis server.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from langgraph.checkpoint.redis import RedisSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+from redis import Redis
 
 from crdtsync.adapters.langgraph import CrdtSaver
 
@@ -37,6 +41,9 @@ if sys.argv[1] == "keep":
     with theirs.from_conn_string(sys.argv[2]) as kept:
         kept.setup()
         builder.compile(checkpointer=kept).invoke({"said": ["one"]}, CONFIG)
+elif sys.argv[1] == "damage":
+    with Redis.from_url(sys.argv[2]) as server:
+        server.json().set(max(server.scan_iter("checkpoint:*")), "$.checkpoint", "junk")
 else:
     with CrdtSaver() as saver:
         print(builder.compile(checkpointer=saver).invoke(Command(resume="yes"), CONFIG)["said"])

@@ -22,7 +22,7 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from crdtsyncd.cli.command import Settings
     from crdtsyncd.cli.data.export_records import ExportRecord
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crdtsyncd.cli.data.redis_keys import RedisKeys
 
 REDIS_LISTED_MAX = 1_000_000  # the most that its search gives
+NAMES = ("thread_id", "checkpoint_ns", "checkpoint_id")
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Count what would be written, and write nothing.")
 
@@ -141,10 +142,8 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
             # list.
             database.text_factory = lambda text: text.decode(errors="surrogateescape")
             database.execute("BEGIN")  # what its program removes meanwhile stays there for this command
-            names = ("thread_id", "checkpoint_ns", "checkpoint_id")
-            rows = database.execute(f"SELECT {', '.join(names)} FROM checkpoints ORDER BY checkpoint_id DESC")
-            configs = [{"configurable": dict(zip(names, row, strict=True))} for row in rows]
-            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=configs)
+            rows = database.execute(f"SELECT {', '.join(NAMES)} FROM checkpoints ORDER BY checkpoint_id DESC")
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=_configs(rows))
     except sqlite3.DatabaseError as error:
         raise refused_value(f"cannot read {file} as a database of LangGraph's SqliteSaver: {error}") from None
 
@@ -156,8 +155,8 @@ def langgraph_sqlite(settings: Settings, file: str, prefix: str, dry_run: bool) 
 def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) -> None:
     """Bring over the checkpoints of LangGraph's RedisSaver, whose server is at URL.
 
-    CrdtSaver goes on from there. Redis is only read. All checkpoints are in memory meanwhile. It needs the packages
-    that wrote them: langgraph and langgraph-checkpoint-redis, in the environment of this command.
+    CrdtSaver goes on from there. Redis is only read. What is no checkpoint is told and left out. It needs the packages
+    that wrote it: langgraph and langgraph-checkpoint-redis, in the environment of this command.
 
     \b
     Example:
@@ -167,16 +166,24 @@ def langgraph_redis(settings: Settings, url: str, prefix: str, dry_run: bool) ->
         from langgraph.checkpoint.redis import RedisSaver
         from redis import RedisError
         from redisvl.exceptions import RedisVLError
+        from redisvl.query import FilterQuery
     except ImportError as error:
         raise _lacking(error, "langgraph-checkpoint-redis") from None
     from crdtsyncd.cli.data.redis_keys import without_password
 
     try:
         with RedisSaver.from_conn_string(url) as source:
-            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, limit=REDIS_LISTED_MAX)
+            query = FilterQuery(return_fields=[*NAMES], num_results=REDIS_LISTED_MAX, sort_by=("checkpoint_id", "DESC"))
+            rows = [[getattr(each, name, "") for name in NAMES] for each in source.checkpoints_index.search(query).docs]
+            _bring_checkpoints(settings, source, prefix, dry_run=dry_run, configs=_configs(rows))
     except (OSError, RedisError, RedisVLError, ValueError) as error:
         shown = without_password(url)
         raise refused_value(f"no checkpoints of LangGraph's RedisSaver can be read at {shown!r}: {error}") from None
+
+
+def _configs(rows: Iterable[Sequence[str]]) -> list[dict[str, dict[str, str]]]:
+    """What names the checkpoints one by one, so that one that cannot be read does not end the list."""
+    return [{"configurable": dict(zip(NAMES, row, strict=True))} for row in rows]
 
 
 def _lacking(error: ImportError, package: str) -> CommandFailed:
