@@ -101,6 +101,7 @@ class TextEdits:
         "_ahead_of",
         "_at_once",
         "_documents",
+        "_early",
         "_ledger",
         "_parts",
         "_parts_of",
@@ -122,6 +123,7 @@ class TextEdits:
         self._parts_of: WriteBatch | None = None  # the turn in which they were
         self._ahead: _TakenAhead | None = None
         self._ahead_of: tuple[Writer, int] | None = None  # which change that is
+        self._early: dict[tuple[Writer, int], set[Dot]] = {}  # what holds edits of a change that is not applied yet
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
@@ -330,10 +332,10 @@ class TextEdits:
                     else:
                         unread.append(each)
                 if sum(len(each.update) for each in unread) > UNREAD_BYTES:
-                    if not self._settle_unread(unread, ahead.stage, change.agent):
+                    if not self._settle_unread(unread, ahead.stage, change):
                         return
                     unread = []
-            if unread and not self._settle_unread(unread, ahead.stage, change.agent):
+            if unread and not self._settle_unread(unread, ahead.stage, change):
                 return
         self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
 
@@ -356,14 +358,24 @@ class TextEdits:
                 yield edit, known[told_by]
                 here.append(_marker_of(edit))
 
-    def _settle_unread(self, made: Sequence[_Made], stage: Ahead, agent: str) -> bool:
+    def _settle_unread(self, made: Sequence[_Made], stage: Ahead, change: Change) -> bool:
         """Write down what was made in a document that nobody reads; False: all has to be done anew."""
-        if not stage.settle(made[0].document):
+        document, vector = made[0].document, self._replica.vector
+        if not stage.settle(document):
             return False
+        self._early = {place: early for place, early in self._early.items() if place[1] > vector.get(place[0], 0)}
+        self._early.setdefault((change.writer, change.seq), set()).add(document)
         position = self._replica.advance_position()
         for each in made:
-            self._write_down(each, position, agent)
+            self._write_down(each, position, change.agent)
         return True
+
+    def _is_early(self, document: Dot, place: tuple[Writer, int]) -> bool:
+        """Whether a document holds edits of a change that is not applied yet, other than the one of that place."""
+        return any(
+            document in early and other != place and other[1] > self._replica.vector.get(other[0], 0)
+            for other, early in self._early.items()
+        )
 
     def _is_valid(self, ahead: _TakenAhead) -> bool:
         """Whether the change is still made in the same documents, and these are as they were."""
@@ -504,10 +516,15 @@ class TextEdits:
     def _take_in_older(
         self, newer: Dot, family: Family, dot: Dot, stage: Stage, made: list[_Made | CrdtSyncError]
     ) -> Steps[None]:
-        """Add to ``made`` what ``newer`` lacks of the older documents of its text, when it has it."""
+        """Add to ``made`` what ``newer`` lacks of the older documents of its text, when it has it.
+
+        Not of one that is ahead of a change: it would be read before the rest of that change. It comes with it.
+        """
         lacked = 0
         member = family.members[newer]
         for older in filter(stage.exists, family.before(newer)):
+            if self._is_early(older, dot[:2]):
+                continue
             attempt = partial(missing_from, stage.get(older), stage.get(newer), member, may_wait=stage.may_wait)
             update = yield from found(attempt)
             yield

@@ -478,6 +478,30 @@ def test_a_large_edit_from_before_many_compactions_is_written_down_over_several_
     assert a.alarms == b.alarms == set()
 
 
+def test_a_compaction_amid_such_an_edit_shows_nothing_of_it_before_the_rest_of_its_change(apart: Fleet) -> None:
+    a, b = apart["a"], apart["b"]
+    here, there = compacted_often(apart)
+    pasted = written_item(STRING, None, None, ROOT, written_text("late " * 60_000))
+    edits = [["text_apply", {"key": "t", "update": written_update([NewStruct(n, 0, pasted)])}] for n in (5, 6, 7)]
+    there.session.do("batch", ops=[*edits, ["set", {"key": "with it", "value": b"\1"}]])
+    wire = apart.link("a", "b")
+    rows: list[Any] = []
+    while sum(len(row.update) for row in rows) < 2_000_000:  # in two documents that nobody reads
+        wire.deliver(a)
+        wire.deliver(b)
+        rows += a.turn().persist.document_updates
+        b.turn()
+    here.compact()
+    assert not a.agent("reader").values("with it")
+    assert texts_of(a) == ["begin end"]
+    apart.run(1.0)
+    assert a.agent("reader").values("with it") == [1]
+    (text,) = texts_of(a)
+    assert [text] == texts_of(b)
+    assert text.count("late ") == 180_000
+    assert a.alarms == b.alarms == set()
+
+
 def test_an_edit_from_before_more_compactions_than_there_is_room_for_is_taken_in(
     apart: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
