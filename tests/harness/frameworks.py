@@ -6,6 +6,7 @@ tests that run in there. The environment is made when a test first needs it, and
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import os
@@ -14,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import pytest
 
 from tests.harness.daemon import Daemon
+from tests.harness.warm import run_to_end
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = ROOT / "tests" / "adapters"
@@ -29,6 +31,7 @@ ENVIRONMENTS = ROOT / ".venv-adapters"
 PAGE = ROOT / "docs" / "how-to" / "frameworks.md"
 INSTALL_TIMEOUT_S = 600  # of all tries
 PAUSES_S = (2, 5, 15)
+RUN_TIMEOUT_S = 600
 
 
 def python_with(name: str) -> Path:
@@ -84,31 +87,51 @@ def environment(**variables: Any) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRDTSYNC_", "PYTHON", "LANG"))}
     quiet = {"LANGSMITH_TRACING": "false", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     quiet["PYTHONPYCACHEPREFIX"] = str(ENVIRONMENTS / "compiled")  # of what is imported alone: half of the work
-    quiet |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
+    quiet |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "HEADROOM_OFFLINE": "1"}
     return {**kept, **quiet, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in variables.items()}}
 
 
 def passes(name: str, file: str, **variables: Any) -> None:
     """The tests of one file of the framework's folder pass, in its environment and with these variables."""
-    command = [str(python_with(name)), "-m", "pytest", "-c", os.devnull, "--confcutdir", str(FRAMEWORKS / name)]
-    command += ["--rootdir", str(FRAMEWORKS / name), "--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-x"]
-    done = subprocess.run(
-        [*command, str(FRAMEWORKS / name / file)],
-        env=environment(**variables), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+    command = ["-c", os.devnull, "--confcutdir", str(FRAMEWORKS / name), "--rootdir", str(FRAMEWORKS / name)]
+    command += ["--import-mode=importlib", "-p", "no:cacheprovider", "-q", "-x", str(FRAMEWORKS / name / file)]
+    done = _run(name, "pytest", FRAMEWORKS / name / file, command, variables)
+    assert done.returncode == 0, f"{done.stdout[-6000:].decode()}\n{done.stderr[-2000:].decode()}"
 
 
 def run_with(name: str, daemon: Daemon, program: Path, *arguments: str) -> str:
     """What a program prints that runs beside a daemon, in the framework's environment; it finds the folder's files."""
-    variables = environment(CRDTSYNC_SOCKET=daemon.socket, XDG_CACHE_HOME=ENVIRONMENTS / name / "cache")
-    variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / name}"
-    done = subprocess.run(
-        [str(python_with(name)), str(program), *arguments],
-        env=variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    variables = {"CRDTSYNC_SOCKET": daemon.socket, "XDG_CACHE_HOME": ENVIRONMENTS / name / "cache"}
+    done = _run(name, str(program), program, arguments, variables)
+    assert done.returncode == 0, done.stderr[-3000:].decode()
+    return done.stdout.decode()
+
+
+def _run(
+    name: str, what: str, source: Path, arguments: Sequence[str], variables: Mapping[str, Any]
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program or a module in the framework's environment, where what ``source`` imports is there already.
+
+    Importing a framework takes seconds of processor time, and most of its tests start several programs.
+    """
+    python, is_program = str(python_with(name)), what.endswith(".py")
+    imports = [] if is_program else [what]
+    for each in ast.parse(source.read_text()).body:
+        match each:
+            case ast.Import(names):
+                imports += [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module)):
+                imports.append(module)
+    run = "run_path" if is_program else "run_module"
+    return run_to_end(
+        f"import runpy\nrunpy.{run}({what!r}, run_name='__main__'{'' if is_program else ', alter_sys=True'})",
+        [python, what] if is_program else [python, "-m", what],
+        arguments,
+        environment=environment(**variables) | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(FRAMEWORKS / name)])},
+        imports=imports,
+        python=python,
+        timeout_s=RUN_TIMEOUT_S,
+    )
 
 
 def program_of_the_page(word: str, place: Path, first: str = "") -> Path:

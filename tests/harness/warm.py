@@ -1,4 +1,4 @@
-"""Processes of ``crdtsyncd`` and ``crdtsync`` that need not import everything again: forked from one that has.
+"""Processes of ``crdtsyncd``, ``crdtsync`` and frameworks' programs that are forked from one that has imported all.
 
 Importing takes most of a second of processor time, and a run of all tests starts some thousands. What is forked is a
 process like any other: its own pid, session, files, environment and arguments, killed and waited for like others. The
@@ -29,7 +29,7 @@ from typing import IO, Any
 
 IS_COLD = os.environ.get("CRDTSYNC_TEST_COLD") == "1"
 REQUEST_BYTES_MAX = 1 << 20
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 280.0  # a framework is imported meanwhile, maybe on a busy machine
 # What an interpreter heeds only when it starts; with another of these a process has to start from nothing.
 _HEEDED_AT_START = ("PYTHON", "LD_", "MALLOC_", "GLIBC_")
 
@@ -79,24 +79,27 @@ class WarmProcess:
 
 
 class WarmStart:
-    """The process that has imported everything, and the way to ask it for others."""
+    """The process that has imported everything, and the way to ask it for others.
 
-    def __init__(self) -> None:
+    That of another Python has imported nothing yet: it imports what programs are started with, for those that follow.
+    """
+
+    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
         self.address = f"crdtsync-warm-{os.urandom(16).hex()}"
         self._lock = threading.Lock()
-        self._heeded = _heeded(os.environ)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("CRDTSYNC_")}
+        self._heeded = _heeded(environment)
+        environment = {name: value for name, value in environment.items() if not name.startswith("CRDTSYNC_")}
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(f"\0{self.address}")
             listening.listen(64)
             numbers = [theirs.fileno(), listening.fileno()]
-            command = [sys.executable, "-P", __file__, *map(str, numbers)]
+            command = [python, "-P", __file__, *map(str, numbers), *(["bare"] if python != sys.executable else [])]
             self._process = subprocess.Popen(  # with a stdin in which nobody can seek, as it may be in those forked
                 command, env=environment, stdin=subprocess.PIPE, pass_fds=numbers, start_new_session=True
             )
-        atexit.register(self._end)
+        atexit.register(self.end)
 
     def suits(self, environment: Mapping[str, str]) -> bool:
         """Whether a process of this environment may be a fork."""
@@ -109,6 +112,7 @@ class WarmStart:
         *,
         environment: Mapping[str, str],
         directory: Path | None = None,
+        imports: Sequence[str] = (),
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
@@ -120,6 +124,7 @@ class WarmStart:
         order = {
             "program": program,
             "arguments": list(arguments),
+            "imports": list(imports),
             "environment": dict(environment),
             "directory": os.fspath(directory or Path.cwd()),
             "ignored": [number for number in _SENT if signal.getsignal(number) is signal.SIG_IGN],
@@ -136,24 +141,30 @@ class WarmStart:
                 os.close(each)
         return WarmProcess([program, *arguments], status, None if ours is None else os.fdopen(ours, "rb"))
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Kill it, with all that it has forked."""
+        atexit.unregister(self.end)
         self._socket.close()
         self._process.communicate()
 
 
-_the_one: WarmStart | None = None
+_made: dict[str, WarmStart] = {}  # by its Python
 _making = threading.Lock()
 
 
-def warm_start(environment: Mapping[str, str]) -> WarmStart | None:
-    """Where to ask for processes of this environment; None if they have to start from nothing."""
-    global _the_one  # noqa: PLW0603  # one for each test process, made when it is first needed
+def warm_start(environment: Mapping[str, str], python: str = sys.executable) -> WarmStart | None:
+    """Where to ask for processes of this environment; None if they have to start from nothing.
+
+    There is one for this Python, and one for that of another environment: the last one asked for.
+    """
     if IS_COLD:
         return None
     with _making:
-        if _the_one is None:
-            _the_one = WarmStart()
-    return _the_one if _the_one.suits(environment) else None
+        if python not in _made:
+            for other in _made.keys() - {sys.executable, python} if python != sys.executable else ():
+                _made.pop(other).end()
+            _made[python] = WarmStart(python, os.environ if python == sys.executable else environment)
+    return _made[python] if _made[python].suits(environment) else None
 
 
 def run_to_end(
@@ -163,6 +174,8 @@ def run_to_end(
     *,
     environment: Mapping[str, str],
     directory: Path | None = None,
+    imports: Sequence[str] = (),
+    python: str = sys.executable,
     given: bytes = b"",
     timeout_s: float,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -170,7 +183,7 @@ def run_to_end(
 
     :raises subprocess.TimeoutExpired: it had not ended in that time, and was killed.
     """
-    warm = warm_start(environment)
+    warm = warm_start(environment, python)
     if warm is None:
         return subprocess.run(
             [*cold, *arguments], input=given, capture_output=True, cwd=directory, env=environment, timeout=timeout_s,
@@ -180,7 +193,9 @@ def run_to_end(
         stdin.write(given)
         stdin.seek(0)
         streams = {"stdin": stdin.fileno(), "stdout": stdout.fileno(), "stderr": stderr.fileno()}
-        process = warm.start(program, arguments, environment=environment, directory=directory, **streams)
+        process = warm.start(
+            program, arguments, environment=environment, directory=directory, imports=imports, **streams
+        )
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -353,16 +368,20 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _main() -> None:
-    asked, listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+def _ours() -> dict[str, Callable[[], object]]:
     from crdtsyncd.cli.main import main as command_line  # only here, and not where tests are
     from crdtsyncd.main import main as daemon
 
     _import_all()
     sys.modules["crdtsyncd.serve"].release_start_pages = lambda: 0  # type: ignore[attr-defined]  # all share them
+    return {"crdtsync": command_line, "crdtsyncd": daemon}
+
+
+def _main() -> None:
+    asked, listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    programs: dict[str, Callable[[], object]] = {} if sys.argv[3:] else _ours()
     gc.freeze()  # a collection in a fork would touch, and so copy, every page of it
 
-    programs: dict[str, Callable[[], object]] = {"crdtsync": command_line, "crdtsyncd": daemon}
     program, arguments = _serve(asked, listening)
     sys.argv = [program if program in programs else "crdtsyncd", *arguments]
     status: object = None

@@ -46,8 +46,9 @@ class Terminal:
             program = [*PROGRAM, *arguments]
             process = subprocess.Popen(program, stdin=far, stdout=far, stderr=far, env=environment, cwd=place)
         else:
-            streams = {"stdin": far, "stdout": far, "stderr": far}
-            process = warm.start("crdtsync", arguments, environment=environment, directory=place, **streams)
+            process = warm.start(
+                "crdtsync", arguments, environment=environment, directory=place, stdin=far, stdout=far, stderr=far
+            )
         os.close(far)
 
         def end() -> None:

@@ -85,3 +85,15 @@ def test_what_is_forked_ignores_what_its_test_ignores_and_nothing_else(number: s
             assert run_to_end(program, cold, [], environment=dict(os.environ), timeout_s=60).stdout == started
     finally:
         signal.signal(number, before)
+
+
+def test_what_programs_of_another_python_import_is_there_for_the_next_one(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.symlink_to(sys.executable)
+    program = "import sys; print(*({'colorsys', 'crdtsyncd'} & {*sys.modules}))"
+    for imports in (["colorsys", "nowhere_at_all"], []):
+        done = run_to_end(
+            program, [str(other), "-c", f"import colorsys; {program}"], [],
+            environment=dict(os.environ), imports=imports, python=str(other), timeout_s=60,
+        )  # fmt: skip
+        assert done.stdout == b"colorsys\n", done.stderr

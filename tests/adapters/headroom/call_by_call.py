@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-os.environ["HEADROOM_OFFLINE"] = "1"
-
 from headroom import SharedContext as Theirs
 
 from crdtsync import Client
