@@ -314,13 +314,17 @@ class CrdtSaver(CallsInThreads, Attached):
             self._client.delete_prefix(self._layout.below(kind, str(thread_id)), w=self._w)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread, and all that belongs to them."""
-        for kind in reversed(KINDS):
+        """Copy all checkpoints of a thread, after all that belongs to them: so where one is there, all of it is."""
+        for kind, is_head in [*((kind, False) for kind in reversed(KINDS)), (CHECKPOINTS, True)]:
             source = self._layout.below(kind, str(source_thread_id))
             target = self._layout.below(kind, str(target_thread_id))
             start = None
             while page := self._client.entries(source, start=start, limit=PAGE):
-                self._write(Write(target + entry.key[len(source) :], entry.value, entry.meta) for entry in page)
+                self._write(
+                    Write(target + entry.key[len(source) :], entry.value, entry.meta)
+                    for entry in page
+                    if (kind == CHECKPOINTS and len(self._layout.names(entry.key)) == 3) == is_head
+                )
                 start = page[-1].key
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:

@@ -178,6 +178,28 @@ def test_each_checkpoint_has_its_own_writes_however_pages_end(saver: CrdtSaver) 
     assert [each.checkpoint["id"] for each in saver.list(thread("t"))] == [name for name, _ in wanted if name != "1"]
 
 
+def test_a_copy_that_ends_half_way_has_no_checkpoint_without_its_writes(
+    saver: CrdtSaver, state: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = put(saver, thread("t"), {"a": 1})
+    for number in range(2):
+        saver.put_writes(config, [("a", number)] * 200, f"task {number}")
+    write, pages = saver._write, iter(range(2))
+
+    def written(writes: Any) -> None:
+        next(pages)
+        write(writes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saver, "_write", written)
+        with pytest.raises(StopIteration):
+            saver.copy_thread("t", "other")
+    assert saver.get_tuple(thread("other")) is None
+    saver.copy_thread("t", "other")
+    assert found(saver, thread("other")).pending_writes == found(saver, thread("t")).pending_writes
+    assert len(state.keys("langgraph/checkpoints/other/")) == 401
+
+
 def test_what_an_earlier_version_has_kept(saver: CrdtSaver, state: Client) -> None:
     """With what tasks have written in keys apart, of a graph that waits for a person after two steps."""
     for line in (Path(__file__).parent / "kept_before.ndjson").read_text().splitlines():
