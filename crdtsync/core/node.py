@@ -349,7 +349,7 @@ class Node(NodeParts):
         for name in sorted(self.restless):
             keeper = self._texts[name]
             applied = keeper.keep(self.now_ms, not self.read_only)
-            if applied or self.replicas[name].documents.is_edited:
+            if applied:
                 self.applied(self.replicas[name], applied)
             has_readied |= keeper.has_readied
         if has_readied:

@@ -59,8 +59,6 @@ SMALL_PARTS = EDIT_PARTS
 """Changes of so many parts do not count, so that a host that was away takes in thousands of small edits in a turn."""
 TAKING_IN_PARTS = 5 * EDIT_PARTS
 """To so many parts comes to look for what a new document lacks of an older one; or to load one."""
-UNREAD_BYTES = 1024 * 1024
-"""Of edits that are made in a document that nobody reads, before they are written down."""
 
 _TEXT = int(Kind.TEXT)
 
@@ -101,7 +99,6 @@ class TextEdits:
         "_ahead_of",
         "_at_once",
         "_documents",
-        "_early",
         "_ledger",
         "_parts",
         "_parts_of",
@@ -123,7 +120,6 @@ class TextEdits:
         self._parts_of: WriteBatch | None = None  # the turn in which they were
         self._ahead: _TakenAhead | None = None
         self._ahead_of: tuple[Writer, int] | None = None  # which change that is
-        self._early: dict[tuple[Writer, int], set[Dot]] = {}  # what holds edits of a change that is not applied yet
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
@@ -146,7 +142,8 @@ class TextEdits:
     def edits_of(self, change: Change) -> dict[int, _Edit]:
         """The edits of texts in a change, by operation."""
         if change is not self._read_of:
-            self._read_of, self._read = change, edits_of(change)
+            self._read = edits_of(change)
+            self._read_of = change if self._read else None
         return self._read
 
     def _take_edit(self, change: Change, n: int) -> _Edit | None:
@@ -312,31 +309,17 @@ class TextEdits:
 
     def _take_ahead(self, change: Change) -> Steps[None]:
         """Take a change in by copies of the documents that it edits, one after the other, the oldest first; they take
-        their places when it is applied, or at once where nobody reads the document.
+        their places when it is applied.
         """
         ahead = _TakenAhead(Ahead(self._documents), {}, {})
         edits = [*self._edits_ahead(change, ahead)]
         families_of = dict.fromkeys(family for _, family in edits if family is not None)
         places = {edit.document: (0, edit.document) for edit, _ in edits}
         places |= {document: family.place(document) for family in families_of for document in family.members}
-        edited = {edit.document for edit, _ in edits}
         for document in sorted(places, key=lambda each: places[each]):
-            is_read = document in edited or self._documents.is_named(document)
-            unread: list[_Made] = []
             for edit, family in edits:
-                if document != edit.document and not _is_passed_on(edit, family, document, ahead.made[edit.dot]):
-                    continue
-                for each in (yield from self._made_in(document, edit, family, change, ahead.stage)):
-                    if is_read or isinstance(each, CrdtSyncError):
-                        ahead.made[edit.dot].append(each)
-                    else:
-                        unread.append(each)
-                if sum(len(each.update) for each in unread) > UNREAD_BYTES:
-                    if not self._settle_unread(unread, ahead.stage, change):
-                        return
-                    unread = []
-            if unread and not self._settle_unread(unread, ahead.stage, change):
-                return
+                if document == edit.document or _is_passed_on(edit, family, document, ahead.made[edit.dot]):
+                    ahead.made[edit.dot] += yield from self._made_in(document, edit, family, change, ahead.stage)
         self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
 
     def _edits_ahead(self, change: Change, ahead: _TakenAhead) -> Iterator[tuple[_Edit, Family | None]]:
@@ -357,25 +340,6 @@ class TextEdits:
                 ahead.made[edit.dot] = []
                 yield edit, known[told_by]
                 here.append(_marker_of(edit))
-
-    def _settle_unread(self, made: Sequence[_Made], stage: Ahead, change: Change) -> bool:
-        """Write down what was made in a document that nobody reads; False: all has to be done anew."""
-        document, vector = made[0].document, self._replica.vector
-        if not stage.settle(document):
-            return False
-        self._early = {place: early for place, early in self._early.items() if place[1] > vector.get(place[0], 0)}
-        self._early.setdefault((change.writer, change.seq), set()).add(document)
-        position = self._replica.advance_position()
-        for each in made:
-            self._write_down(each, position, change.agent)
-        return True
-
-    def _is_early(self, document: Dot, place: tuple[Writer, int]) -> bool:
-        """Whether a document holds edits of a change that is not applied yet, other than the one of that place."""
-        return any(
-            document in early and other != place and other[1] > self._replica.vector.get(other[0], 0)
-            for other, early in self._early.items()
-        )
 
     def _is_valid(self, ahead: _TakenAhead) -> bool:
         """Whether the change is still made in the same documents, and these are as they were."""
@@ -516,15 +480,10 @@ class TextEdits:
     def _take_in_older(
         self, newer: Dot, family: Family, dot: Dot, stage: Stage, made: list[_Made | CrdtSyncError]
     ) -> Steps[None]:
-        """Add to ``made`` what ``newer`` lacks of the older documents of its text, when it has it.
-
-        Not of one that is ahead of a change: it would be read before the rest of that change. It comes with it.
-        """
+        """Add to ``made`` what ``newer`` lacks of the older documents of its text, when it has it."""
         lacked = 0
         member = family.members[newer]
         for older in filter(stage.exists, family.before(newer)):
-            if self._is_early(older, dot[:2]):
-                continue
             attempt = partial(missing_from, stage.get(older), stage.get(newer), member, may_wait=stage.may_wait)
             update = yield from found(attempt)
             yield

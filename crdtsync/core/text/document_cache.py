@@ -256,11 +256,6 @@ class Documents:
         """Whether it has edits that are not yet on disk."""
         return dot in self._dirty
 
-    @property
-    def is_edited(self) -> bool:
-        """Whether one of them has edits that are not yet on disk."""
-        return bool(self._dirty)
-
     def apply(
         self, dot: Dot, update: bytes, structs_max: int = EDIT_STRUCTS_MAX, judged: UpdateSummary | None = None
     ) -> None:

@@ -4,9 +4,8 @@ An edit of 2,000 parts takes 60 ms; 100 edits of a document that was compacted 2
 too, which takes half a second. No turn may take that long, and nobody may see a change half made. So such a change is
 taken in by copies, over several turns in which other edits of these documents wait; then they take their places.
 
-Nobody reads a document that no marker names. So its copy takes its place as soon as it has all edits of the change, and
-what was made is written down then: 60 updates of 1 MB would take long to write in one turn. If the daemon ends before
-the change is taken in, it comes again, and what these documents have of it already counts once.
+Nobody reads a document that no marker names, and yet its copy, too, takes its place with the others: a compaction, or a
+snapshot for another host, may come in between and would show it before the rest of the change.
 """
 
 from __future__ import annotations
@@ -114,15 +113,6 @@ class Ahead:
         if self._step_bytes > STEP_BYTES:
             self._step_bytes = 0
             yield
-
-    def settle(self, dot: Dot) -> bool:
-        """Let a copy take the place of its document at once; False: all has to be done anew."""
-        if not self.is_valid:
-            return False
-        self._bytes -= self._in_memory.pop(dot, 0)
-        self._documents.put(dot, self.copies.pop(dot))
-        self._documents.unchanged.add(dot)
-        return True
 
     def _use(self, dot: Dot) -> None:
         """Have this one in memory, and let go of others beyond the bound."""
