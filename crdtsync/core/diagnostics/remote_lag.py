@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector
+from crdtsync.core.reads.checkpoint_check import Summing
 from crdtsync.core.waiting.wait_queue import LATER, WaitResult
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.limits import CLUSTER_SPACE
@@ -32,6 +33,10 @@ def status_request(
     """
 
     def answer(agent: Agent, request: int, args: Arguments) -> object:
+        for replica in node.replicas.values():
+            if replica.asleep is None and not replica.entries.is_summed:  # it tells the digest
+                summing = Summing(replica, partial(answer, agent, request, args))
+                return node.dispatcher.read_long(agent, request, summing)
         now = partial(status, agent, args.get("reserved") is True)
         if args.get("far") is not True:
             return now()

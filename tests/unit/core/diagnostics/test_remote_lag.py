@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from crdtsync.core.crdt import entries
 from crdtsync.core.diagnostics.remote_lag import FAR_WAIT_S
 from crdtsync.core.interface import DiskSpace
+from crdtsync.core.reads import checkpoint_check
 from tests.fleet.agent import Agent
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -96,3 +98,22 @@ def test_whose_right_is_taken_away_while_it_waits_is_told_nothing(line, monkeypa
     a.agent("other").ask("access_revoke", who="socket")
     line.run(2 * FAR_WAIT_S)
     assert session.replies[request][1]["code"] == "not_allowed"
+
+
+def test_a_status_right_after_the_start_waits_for_the_digest_a_slice_a_turn(node, monkeypatch):
+    """Of 100,000 entries it takes a third of a second to work out."""
+    monkeypatch.setattr(entries, "SUMMED_AT_ONCE_MAX", 10)
+    monkeypatch.setattr(checkpoint_check, "SLICE_ENTRIES", 10)
+    ann = node.agent("ann")
+    ann.do("batch", ops=[["set", {"key": f"k{n}", "value": b"\x01"}] for n in range(50)])
+    digest = ann.ask("status")["spaces"][0]["digest"]
+    node.restart()
+    bob = node.agent("bob")
+    assert bob.ask("get", key="k1")["value"] == b"\x01"  # awake
+    request = bob.send("status")
+    for left in (40, 30, 20, 10):
+        node.turn()
+        assert request not in bob.replies
+        assert len(node.replica.entries._unsummed) == left
+    node.turn()
+    assert bob.result(request)["spaces"][0]["digest"] == digest
