@@ -375,9 +375,11 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
         newest = await self.aget_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": namespace}})
         if newest is None:
             return  # none of them is whole
-        ids = {each[2]: entry.time for entry in found if len(each := self._layout.names(entry.key)) == 3}
+        ids: dict[str, datetime | None] = {}
+        for entry in found:  # a checkpoint before what tasks have written after it, of which it may be gone
+            ids.setdefault(self._layout.names(entry.key)[2], entry.time)
         young = {each for each, time in ids.items() if since is not None and (time is None or time >= since)}
-        kept: set[str] = set()
+        kept = {*young}
         for each in sorted({newest.checkpoint["id"], *young}):
             kept |= await self._ground(thread, namespace, each)
         older = {each for each in ids if each < newest.checkpoint["id"]}  # newer ones may be whole to somebody else

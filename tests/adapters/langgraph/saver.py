@@ -588,6 +588,19 @@ def test_pruning_by_age_never_takes_the_newest_whole_one(saver: CrdtSaver, state
             saver.prune(None, older_than=age)  # type: ignore[arg-type]
 
 
+def test_pruning_removes_what_tasks_have_written_after_a_checkpoint_that_is_gone(
+    saver: CrdtSaver, state: Client
+) -> None:
+    first = put(saver, thread("t"), {"a": 1})
+    saver.put_writes(first, [("a", 2)], "task")
+    put(saver, first, {"a": 2}, step=1)
+    state.delete(state.keys("langgraph/checkpoints/t/", limit=1)[0])
+    saver.prune(["t"], older_than=timedelta(hours=1))
+    assert len(state.keys("langgraph/checkpoints/")) == 2, "none is so old"
+    saver.prune(["t"])
+    assert len(state.keys("langgraph/checkpoints/")) == 1
+
+
 def test_delta_channels_survive_pruning_by_age(saver: CrdtSaver) -> None:
     class Fields(TypedDict):
         lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
