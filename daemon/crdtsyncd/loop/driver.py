@@ -300,8 +300,8 @@ class Driver:
             self.on_chore(chore)
 
     def deliver(self, ready: Ready) -> None:
-        """Let out what is done. Let out what is done. New events that this brings about (a connection takes no more, or
-        ends) are for the next turn.
+        """Let out what is done. New events that this brings about (a connection takes no more, or ends) are for the
+        next turn.
         """
         self._is_delivering = True
         try:
