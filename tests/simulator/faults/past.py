@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from crdtsyncd.storage.past_reads import PastReads
 
 from crdtsync.core.crdt.entry import order_of
@@ -10,7 +12,7 @@ from crdtsync.core.history.recorder import HistoryRecorder
 from crdtsync.core.kinds import seen
 from crdtsync.core.replica import replica
 from crdtsync.core.storage.rows import RemovalRow
-from crdtsync.wire.codec import pack
+from crdtsync.wire.codec import new_row, pack
 from tests.simulator.faults.planting import Patches, fault
 from tests.simulator.kinds import REGISTERS
 
@@ -43,7 +45,11 @@ def what_an_author_had_seen_is_forgotten(patch: Patches):
 
 @fault("not how it ended")
 def the_removal_is_not_found(patch: Patches):
-    patch.setattr(recorder, "RemovalRow", lambda *row: RemovalRow(*row)._replace(n=7))
+    def misplaced(kind: type[Any], row: tuple[Any, ...]) -> Any:
+        made = new_row(kind, row)
+        return made._replace(n=7) if kind is RemovalRow else made
+
+    patch.setattr(recorder, "new_row", misplaced)
 
 
 @fault("and ought to tell")
