@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from crdtsync.causality import Writer
 from crdtsync.core.reads import pages
+from crdtsync.core.waiting.session_points import vector_in
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Agent, Refusal
 
@@ -53,6 +55,17 @@ def test_backwards_ends_where_keys_no_longer_begin_so(node, prefix):
     found = listed(ann, prefix=prefix, limit=5, reverse=True)[0]
     assert found == [key for key in reversed(keys) if key.startswith(prefix)]
     assert found
+
+
+def test_a_token_names_nothing_that_was_taken_back(node):
+    """The position may be the same again, and what stands there another change."""
+    ann = node.agent("ann")
+    ann.set("k", 1)
+    node.replica.vector[Writer(99)] = 1  # of a branch that is taken back
+    named = ann.ask("scan")["token"]
+    node.replica.read_anew(next(row for row in node.store.spaces() if row.name == node.replica.name))
+    assert Writer(99) in vector_in(node.replica, named)
+    assert Writer(99) not in vector_in(node.replica, ann.ask("scan")["token"])
 
 
 def test_backwards_begins_before_start(ann):
