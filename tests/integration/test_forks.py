@@ -163,7 +163,9 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         await state.set("plan/a", 1)
         await state.checkpoint("before")
         await state.set("plan/a", 2)
-        await state.fork("trial", at="before", prefix=["plan/", "text"])
+        with pytest.raises(InvalidRequest, match="no checkpoint gone"):
+            await state.fork("trial", at="checkpoint:gone")  # and makes no space
+        await state.fork("trial", at="checkpoint:before", prefix=["plan/", "text"])
         fork = state.session(space="trial")
         assert await fork.get("plan/a") == 1
         with pytest.raises(InvalidRequest, match="there is a space trial already"):
@@ -186,7 +188,10 @@ def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:
     shell = Shell(daemon.socket, tmp_path)
     shell.ok("set", "plan/a", "1")
     shell.ok("set", "plan/b", "1")
-    shell.ok("checkpoint", "fork", "trial", "--prefix", "plan/")
+    shell.ok("checkpoint", "create", "before")
+    shell.ok("set", "plan/c", "1")
+    shell.ok("checkpoint", "fork", "before", "--space", "trial", "--prefix", "plan/")
+    assert shell.ok("--space", "trial", "ls") == "plan/a\nplan/b"
     shell.ok("--space", "trial", "set", "plan/a", "2")
     shell.ok("--space", "trial", "del", "plan/b")
     assert shell.ok("space", "merge", "trial", "--dry-run") == "+ plan/a\n- plan/b"
@@ -198,3 +203,11 @@ def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:
     assert "nothing has changed in trial that is not here" in again.err
     (told,) = shell.json("--json", "space", "merge", "trial")
     assert (told["written"], told["removed"], told["left"]) == ([], [], {})
+    shell.ok("--space", "trial", "checkpoint", "fork", "--now", "--space", "inner")  # of another space
+    shell.ok("--space", "inner", "set", "plan/a", "3")
+    assert shell.ok("space", "merge", "inner", "--into", "trial", "--prefix", "plan/") == "+ plan/a"
+    assert (shell.ok("--space", "trial", "get", "plan/a"), shell.ok("get", "plan/a")) == ("3", "2")
+    for refused, why in ((["trial"], "--space"), (["before", "--now", "--space", "x"], "either")):
+        told = shell("checkpoint", "fork", *refused)
+        assert told.status == 2
+        assert why in told.err

@@ -49,7 +49,7 @@ def test_checkpoints_blobs_restores_and_forks_beside_the_previous_release(source
         here.checkpoint("before")
         here.set("plan", 2)
         here.delete("blob")
-        here.fork("trial", at="before")
+        here.fork("trial", at="checkpoint:before")
         here.session(space="trial").set("plan", 3)
         here.restore("before")
         here.merge_space("trial")

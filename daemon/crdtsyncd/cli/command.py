@@ -147,6 +147,7 @@ MEANT = {
     "info": "crdtsync status",
     "init": "crdtsync cluster init",
     "invite": "crdtsync cluster invite",
+    "items": "crdtsync export",
     "join": "crdtsync cluster join",
     "keys": "crdtsync ls",
     "list": "crdtsync ls",

@@ -34,7 +34,7 @@ class ForkMethods(Methods):
         prefix: str | Iterable[str] = "",
         timeout: Seconds | None = None,
     ) -> str:
-        """Make the space ``name`` with what this one holds now, or held ``at`` a checkpoint (its name).
+        """Make the space ``name`` with what this one holds now, or held ``at`` a checkpoint (``"checkpoint:NAME"``).
 
         Each key is copied, so it takes as long as to write all of them. Values, siblings, ``meta`` and ``confidence``
         come along, and a ``ttl`` begins anew; authors, history, schemas, rights and claims stay behind. Returns a
@@ -48,6 +48,9 @@ class ForkMethods(Methods):
 
         prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
         base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
+        if at is not None:
+            at = at.removeprefix("checkpoint:")
+            base.session(at=f"checkpoint:{at}").keys(limit=1)  # else there would be a space, and nothing for it
         made = base.create_space(name, timeout=timeout)
         if not made.created:
             raise InvalidRequest(f"there is a space {name} already: drop it first, or choose another name")

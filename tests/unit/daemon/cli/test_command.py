@@ -97,7 +97,7 @@ def test_every_command_takes_the_common_options(commands):
     everywhere = ["--socket", "--space", "--agent", "--agent-key-file", "--after", "--json", "--timeout"]
     for name, found in commands.items():
         common = [option.opts[0] for option in found.params if isinstance(option, CommonOption)]
-        own = {"watch": "--after", "undo": "--agent", "search": "--agent"}.get(name)
+        own = {"watch": "--after", "undo": "--agent", "search": "--agent", "checkpoint fork": "--space"}.get(name)
         assert common == [option for option in everywhere if option != own], name
 
 

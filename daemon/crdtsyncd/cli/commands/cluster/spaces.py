@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,10 +103,11 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
 
 
 @space.command("merge")
-@click.argument("name", metavar="FORK", type=HELD_SPACE)
+@click.argument("name", metavar="SANDBOX", type=HELD_SPACE)
+@click.option("--into", metavar="SPACE", type=HELD_SPACE, help="That it was made of, if you work in another one.")
 @click.option("--prefix", metavar="P", type=KEY, default="", help="Only keys that begin so.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: say what would be done.")
-def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
+def merge(settings: Settings, name: str, into: str | None, prefix: str, dry_run: bool) -> None:
     """Bring into this space what has changed in a fork of it.
 
     Each key is written as by one who had seen this space at the fork: what has changed here since then stays beside it,
@@ -117,8 +118,9 @@ def merge(settings: Settings, name: str, prefix: str, dry_run: bool) -> None:
     Examples:
       crdtsync space merge trial --dry-run
       crdtsync space merge trial --prefix plan/
+      crdtsync space merge research-trial --into research
     """
-    with connect(settings) as client:
+    with connect(replace(settings, space=into or settings.space)) as client:
         merged = client.merge_space(name, prefix=prefix, dry_run=dry_run)
     marked = {"-": merged.removed, "+": merged.written}
     nothing = f"there is nothing to merge: nothing has changed in {name} that is not here"

@@ -167,25 +167,28 @@ def verify(settings: Settings, name: str) -> None:
 
 
 @checkpoint.command("fork")
-@click.argument("name", type=NAME)
-@click.option(
-    "--at", metavar="CHECKPOINT", type=TEXT, help="What that checkpoint holds, in place of what is there now."
-)
+@click.argument("name", type=TEXT, required=False)
+@click.option("--now", is_flag=True, help="What is there now: as without NAME.")
+@click.option("--space", "sandbox", metavar="SANDBOX", type=NAME, required=True, help="The space to make.")
 @click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only these keys.")
-def fork(settings: Settings, name: str, at: str | None, prefixes: tuple[str, ...]) -> None:
-    """Make a space with what this one holds, to try something in.
+def fork(settings: Settings, name: str | None, now: bool, sandbox: str, prefixes: tuple[str, ...]) -> None:
+    """Make a space with what a checkpoint holds, or what is there now, to try something in.
 
-    Every key is copied into the new space NAME. Work there with --space NAME; "space merge NAME" brings back what has
-    changed since. Where the token that is printed has arrived, the fork is whole.
+    Every key is copied into the new space SANDBOX. Work there with --space SANDBOX; "space merge SANDBOX" brings back
+    what has changed since. Where the token that is printed has arrived, the fork is whole. To copy from another space
+    than the one you work in, name that before the command.
 
     \b
     Examples:
-      crdtsync checkpoint fork trial
-      crdtsync checkpoint fork trial --at before-refactor --prefix plan/
+      crdtsync checkpoint fork --space trial
+      crdtsync checkpoint fork before-refactor --space trial --prefix plan/
+      crdtsync --space research checkpoint fork --space research-trial
     """
+    if now and name is not None:
+        raise click.UsageError("say either which checkpoint, or --now")
     with connect(settings) as client:
-        token = client.fork(name, at=at, prefix=prefixes or "")
-    output.result(settings, token, {"token": token, "space": name})
+        token = client.fork(sandbox, at=None if name is None else f"checkpoint:{name}", prefix=prefixes or "")
+    output.result(settings, token, {"token": token, "space": sandbox})
 
 
 @checkpoint.command("policy")
