@@ -228,3 +228,7 @@ def test_a_mirror_shows_what_a_snapshot_brings_of_a_text_whose_marker_stays() ->
 
 def test_the_caps_are_kept_a_second_after_a_text_was_compacted_by_itself() -> None:
     run_history(349, keys=TEXTS)
+
+
+def test_an_edit_of_an_older_document_is_expected_in_the_newest_of_its_text() -> None:
+    run_history(5008, keys=TEXTS)

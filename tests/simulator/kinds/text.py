@@ -20,6 +20,9 @@ def _text(case: Case) -> None:
     if document is None and case.live:  # who saw no text edits the one that there is by now
         document = current(groups(case.live, case.schema(sub.key).policy)[0])
     family = family_of(case.held.values(), document)
+    if len(family) > 1:  # it is made in the newest one that is held, whichever it names
+        newest = max(family, key=lambda each: (family[each], each))
+        document = newest if newest in case.draft.texts.of(sub.key) else document
     markers = frozenset(v.dot for v in case.held.values() if v.document in family and v.sub != LINEAGE)
     dot, op = case.take_op()
     actual = named(case.held, op.removes)
