@@ -142,6 +142,15 @@ def program_of_the_page(word: str, place: Path, first: str = "") -> Path:
     return place
 
 
+def own_tests(name: str, daemon: Daemon, plugin: str, *arguments: str, package: str = "") -> str:
+    """What a framework's own tests say, those of its source distribution, with a plugin of the framework's folder."""
+    command = [str(python_with(name)), "-m", "pytest", "-p", plugin, "-p", "no:cacheprovider", "-q", *arguments]
+    variables = environment(SOCKET=daemon.socket) | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(FRAMEWORKS / name)])}
+    place = source_of(name, package or name)
+    done = subprocess.run(command, env=variables, cwd=place, capture_output=True, text=True, check=False)
+    return done.stdout[-5000:] + done.stderr[-1000:]
+
+
 def source_of(name: str, package: str) -> Path:
     """The unpacked source distribution of a package of the framework, in the locked version: it has its own tests."""
     place = ENVIRONMENTS / name / "source"

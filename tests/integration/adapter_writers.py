@@ -204,6 +204,35 @@ def pydantic_ai(socket: str | None) -> tuple[Write, Show]:
     return write, show
 
 
+def autogen(socket: str | None) -> tuple[Write, Show]:
+    """Each thing is what somebody asks the writer's team."""
+    from autogen_agentchat.agents import AssistantAgent
+    from autogen_agentchat.teams import RoundRobinGroupChat
+    from autogen_ext.models.replay import ReplayChatCompletionClient
+
+    from crdtsync import Client
+
+    state = Client(socket)
+
+    async def write(name: str, text: str) -> None:
+        key = f"autogen/{name.rsplit('-', 1)[0]}"
+        helper = AssistantAgent("helper", ReplayChatCompletionClient(["so be it"]))
+        team = RoundRobinGroupChat([helper], max_turns=1)
+        if saved := state.get(key):
+            await team.load_state(saved)
+        await team.run(task=text)
+        state.set(key, await team.save_state())
+
+    async def show() -> list[str]:
+        found = []
+        for _, saved in state.items("autogen/"):
+            said = saved["agent_states"]["RoundRobinGroupChatManager"]["message_thread"]
+            found += [message["content"] for message in said if message["source"] == "user"]
+        return found
+
+    return write, show
+
+
 def langgraph_saver(socket: str | None) -> tuple[Write, Show]:
     return _steps(socket, "plain", operator.add)
 

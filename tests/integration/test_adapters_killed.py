@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900
 KINDS = {
     "openai-agents": ["openai_session", "openai_branches"], "google-adk": ["google_adk"], "crewai": ["crewai"],
     "agent-framework": ["agent_framework"], "llama-index": ["llama_index"], "pydantic-ai": ["pydantic_ai"],
-    "langgraph": ["langgraph_saver", "langgraph_delta", "langgraph_store"],
+    "langgraph": ["langgraph_saver", "langgraph_delta", "langgraph_store"], "autogen": ["autogen"],
 }  # fmt: skip
 WRITERS = Path(__file__).with_name("adapter_writers.py")
 ROUND = 5

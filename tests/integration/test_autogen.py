@@ -1,25 +1,41 @@
-"""AutoGen on real daemons: a team that goes on where its host has died."""
+"""AutoGen on real daemons: its own tests of saved states, and a team that goes on where its host has died."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.harness import Cluster
+from tests.harness import Cluster, Daemon
 from tests.harness.cluster import healed
-from tests.harness.frameworks import program_of_the_page, run_with
+from tests.harness.frameworks import own_tests, program_of_the_page, run_with
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAME = "autogen"
 KEY = "autogen/team-17"
+SUITES = [
+    f"tests/test_{name}.py"
+    for name in (
+        "group_chat", "group_chat_graph", "group_chat_nested", "magentic_one_group_chat", "society_of_mind_agent",
+        "task_runner_tool",
+    )
+]  # fmt: skip
 
 
 @pytest.fixture
 def chat(tmp_path: Path) -> Path:
     """The program of the how-to page, with a model that answers from a script."""
     return program_of_the_page("RoundRobinGroupChat", tmp_path / "team.py", "scripted_model")
+
+
+def test_autogens_own_tests(daemon: Daemon) -> None:
+    """Those that save the state of a team, which goes through a key."""
+    alone = ["-p", "scripted_model", "-c", os.devnull, "--rootdir", "."]
+    told = own_tests(NAME, daemon, "states_in_a_key", *alone, *SUITES, package="autogen-agentchat")
+    assert re.search(r"\b39 passed, 173 deselected\b", told), told
 
 
 def test_a_team_goes_on_where_its_host_has_died(pair: Cluster, chat: Path) -> None:

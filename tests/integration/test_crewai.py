@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import healed
-from tests.harness.frameworks import (
-    FRAMEWORKS,
-    environment,
-    passes,
-    program_of_the_page,
-    python_with,
-    run_with,
-    source_of,
-)
+from tests.harness.frameworks import FRAMEWORKS, own_tests, passes, program_of_the_page, run_with
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -37,14 +28,9 @@ NOT_OURS = "exceeding_scan_cap or touch_records or access_time or drains_and_shu
 
 def test_crewais_own_tests(daemon: Daemon) -> None:
     """With these adapters where they make SQLite's, LanceDB's or Qdrant's."""
-    variables = environment(SOCKET=daemon.socket)
-    variables["PYTHONPATH"] += f"{os.pathsep}{FRAMEWORKS / NAME}"
-    done = subprocess.run(
-        [str(python_with(NAME)), "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-p", "in_place",
-         "-p", "no:cacheprovider", "-q", "-W", "ignore", "-k", f"not ({NOT_OURS})", *SUITES],
-        env=variables, cwd=source_of(NAME, NAME), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert re.search(r"\b236 passed, 7 deselected\b", done.stdout), done.stdout[-5000:] + done.stderr[-1000:]
+    alone = ["-c", os.devnull, "--rootdir", ".", "-W", "ignore"]
+    told = own_tests(NAME, daemon, "in_place", *alone, "-k", f"not ({NOT_OURS})", *SUITES)
+    assert re.search(r"\b236 passed, 7 deselected\b", told), told
 
 
 def test_of_what_cannot_be_read_the_value_before_counts(daemon: Daemon) -> None:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.harness import Cluster, Daemon
 from tests.harness.cluster import healed
-from tests.harness.frameworks import (
-    FRAMEWORKS,
-    ROOT,
-    environment,
-    passes,
-    program_of_the_page,
-    python_with,
-    run_with,
-    source_of,
-)
+from tests.harness.frameworks import FRAMEWORKS, own_tests, passes, program_of_the_page, run_with
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -45,26 +35,16 @@ def test_the_session(daemon: Daemon) -> None:
 
 def test_the_sdks_own_tests(daemon: Daemon) -> None:
     """With CrdtSession where they make an SQLiteSession."""
-    told = own_tests(daemon, OF_SQLITE, "tests/memory/test_session.py", "tests/memory/test_session_limit.py")
+    suites = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
+    told = own_tests(NAME, daemon, "in_place_of_sqlite", "-k", f"not ({OF_SQLITE})", *suites)
     assert re.search(r"\b53 passed, 18 deselected\b", told), told
 
 
 def test_the_sdks_own_tests_of_branches_and_usage(daemon: Daemon) -> None:
     """With AdvancedCrdtSession where they make an AdvancedSQLiteSession."""
-    told = own_tests(daemon, OF_ITS_PACKAGES, "tests/extensions/memory/test_advanced_sqlite_session.py")
+    suite = "tests/extensions/memory/test_advanced_sqlite_session.py"
+    told = own_tests(NAME, daemon, "in_place_of_sqlite", "-k", f"not ({OF_ITS_PACKAGES})", suite)
     assert re.search(r"\b82 passed, 97 deselected\b", told), told
-
-
-def own_tests(daemon: Daemon, without: str, *files: str) -> str:
-    """What the SDK's own tests say."""
-    command = [str(python_with(NAME)), "-m", "pytest", "-p", "in_place_of_sqlite", "-p", "no:cacheprovider", "-q"]
-    done = subprocess.run(
-        [*command, "-k", f"not ({without})", *files],
-        env=environment(SOCKET=daemon.socket, PYTHONPATH=f"{ROOT}:{FRAMEWORKS / NAME}"),
-        cwd=source_of(NAME, NAME), capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    return done.stdout[-5000:] + done.stderr[-1000:]
 
 
 def test_a_conversation_goes_on_where_its_host_has_died(pair: Cluster, chat: Path) -> None:
