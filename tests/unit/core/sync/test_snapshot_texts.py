@@ -17,6 +17,7 @@ from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.yjs import encoding, validator
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.fleet import CODEC
+from tests.fleet.limits import set_limits
 from tests.fleet.snapshots import agree, events, fill, trim
 from tests.fleet.stranger import Stranger
 from tests.unit.core.sync.test_snapshot_abuse import give, giver_of, rewritten
@@ -234,8 +235,7 @@ STEPS = 20
 @pytest.fixture
 def counted(monkeypatch):
     """How many structs of texts have been looked at since it was cleared."""
-    monkeypatch.setattr(encoding, "STEP_STRUCTS", 100)
-    monkeypatch.setattr(validator, "STEP_STRUCTS", 100)
+    set_limits(monkeypatch, STEP_STRUCTS=100)
     looked_at = []
     read, integrate = encoding._read_struct, validator._Judge._integrate
 

@@ -18,7 +18,7 @@ from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
-from crdtsync.wire.yjs.encoding import STEP_STRUCTS, STRING, Steps
+from crdtsync.wire.yjs.encoding import STRING, Steps
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
 from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
@@ -27,9 +27,22 @@ from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
+from tests.fleet.limits import set_limits
 from tests.fleet.renegade import Renegade
 
+STEP_STRUCTS = 50
 ITEMS = 4 * STEP_STRUCTS
+
+
+@pytest.fixture(autouse=True)
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_short_steps(monkeypatch)
+
+
+def take_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a text of 200 structs take the steps that one of 4,000 takes."""
+    set_limits(monkeypatch, STEP_STRUCTS=STEP_STRUCTS, AT_ONCE_BYTES_MAX=800)
+    monkeypatch.setattr(taking_ahead, "STEP_BYTES", 320)
 
 
 def make_long_text(agent: Agent, key: str = "t") -> Any:
@@ -300,7 +313,7 @@ def test_a_host_without_texts_takes_in_one_that_begins_with_much(pair: Fleet) ->
 
 def test_each_host_takes_a_compacted_text_in_over_several_turns(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdtsync.core.text.document_cache.EDIT_STRUCTS_MAX", STEP_STRUCTS // 2)
-    monkeypatch.setattr("crdtsync.core.replica.text_edits.AT_ONCE_BYTES_MAX", 1000)
+    monkeypatch.setattr("crdtsync.core.replica.text_edits.AT_ONCE_BYTES_MAX", 50)
     a, b = pair["a"], pair["b"]
     agent = a.agent()
     make_bulky_text(agent)
@@ -360,13 +373,13 @@ def test_an_edit_beside_what_is_forgotten_waits_while_others_are_served(node: Ho
     delete_every_other(agent, document)
     agent.do_slowly("text_compact", key="t")
     named = document if is_of_older else agent.ask("text_read", key="t")["document"]
-    updates = [typed_into(doc, at) for at in (5, 9, 1000)]
+    updates = [typed_into(doc, at) for at in (5, 9, ITEMS // 4)]
     requests = [other.write("text_apply", key="t", document=named, update=update) for update in updates]
     agent.set("key", 1)
     assert turns_until(node, requests[0], other) > ITEMS // STEP_STRUCTS
     for request in requests:
         other.result(request)
-    before = (1000 - 8) // 2
+    before = (ITEMS // 4 - 8) // 2
     assert texts_of(node) == ["aaaLATELATE" + "a" * (before - 3) + "LATE" + "a" * (ITEMS // 2 - before)]
     assert node.alarms == set()
 

@@ -19,7 +19,13 @@ from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import Fleet
 from tests.fleet.host import Host
-from tests.unit.core.text.test_getting_ready import ITEMS, compacted_often, edits_of, make_long_text
+from tests.unit.core.text.test_getting_ready import (
+    ITEMS,
+    compacted_often,
+    edits_of,
+    make_long_text,
+    take_short_steps,
+)
 
 
 def with_garbage(host: Host) -> Editor:
@@ -188,6 +194,7 @@ def test_an_edit_of_a_purged_text_is_not_made_ahead(apart: Fleet) -> None:
 
 
 def test_a_change_that_comes_twice_is_taken_ahead_once(trio: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_short_steps(monkeypatch)
     a, b = trio["a"], trio["b"]
     make_long_text(a.agent())
     trio.sync()
