@@ -162,7 +162,7 @@ def _agents(node: NodeParts, conns: Container[int]) -> list[dict[str, Any]]:
 
 
 def _space(node: NodeParts, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
-    asleep = replica.asleep
+    asleep, digest = replica.asleep, replica.digest
     checkpoint_ms = replica.checkpoints.newest_ms() if asleep is None else asleep.checkpoint_ms
     return {
         "name": replica.name,
@@ -171,7 +171,7 @@ def _space(node: NodeParts, replica: Replica, stats: Mapping[str, int]) -> dict[
         "entries": replica.entries.count - replica.entries.expiry.hidden_count if asleep is None else asleep.entries,
         "siblings": siblings_of(replica, node.now_ms) if asleep is None else asleep.siblings,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
-        "digest": f"{replica.entries.digest if asleep is None else asleep.digest:032x}",
+        "digest": None if digest is None else f"{digest:032x}",  # a request waits for it
         **_NOTHING_STORED,
         **stats,
         "log_bytes_max": node.retention.caps.log_bytes_max,

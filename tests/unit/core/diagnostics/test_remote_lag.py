@@ -117,3 +117,15 @@ def test_a_status_right_after_the_start_waits_for_the_digest_a_slice_a_turn(node
         assert len(node.replica.entries._unsummed) == left
     node.turn()
     assert bob.result(request)["spaces"][0]["digest"] == digest
+
+
+def test_figures_right_after_the_start_wait_for_no_digest(node, monkeypatch):
+    """They tell none: a scrape of metrics worked it out in one turn."""
+    monkeypatch.setattr(entries, "SUMMED_AT_ONCE_MAX", 10)
+    ann = node.agent("ann")
+    ann.do("batch", ops=[["set", {"key": f"k{n}", "value": b"\x01"}] for n in range(50)])
+    node.restart()
+    node.agent("bob").ask("get", key="k1")  # awake
+    (space,) = node.node.status()["spaces"]
+    assert (space["keys"], space["digest"]) == (50, None)
+    assert not node.replica.entries.is_summed

@@ -137,7 +137,7 @@ SPACE_COLUMNS = (
     Column("CHANGES", lambda space: f"{space['log_changes']:,}", is_number=True),
     Column("LOG", lambda space: _of_cap(space, "log_bytes"), is_number=True),
     Column("HISTORY", lambda space: _of_cap(space, "history_bytes"), is_number=True, spare=1),
-    Column("DIGEST", lambda space: str(space["digest"])[:12], spare=2),
+    Column("DIGEST", lambda space: str(space["digest"] or "")[:12], spare=2),
 )
 
 
