@@ -25,7 +25,7 @@ from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.kinds.values import ConflictingKeys
 from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
-from crdtsync.core.reads.listing import behind
+from crdtsync.core.reads.listing import ENTRY_ROWS_MAX, behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
 from crdtsync.core.replica.replica import Replica
@@ -54,6 +54,9 @@ SLICE_ADDED = 2000
 PAST_BYTES_MAX = 64 * 1024 * 1024
 """So many bytes of values that are gone by now may one read hold."""
 IDS_AT_ONCE_MAX = 16
+"""Dead entries that are read in one turn, each with a value that may be 1 MiB."""
+BARE_IDS_AT_ONCE_MAX = 256
+"""The same without their values."""
 WINDOW_ROWS = 50
 """The same of keys by prefix, where few are wanted, or their values, of which each may be 1 MiB."""
 EDITS_MAX = 100_000
@@ -275,7 +278,7 @@ def _wanted_by(name: str, args: Mapping[str, Any]) -> KeySelection:
     start = args.get("start", "")
     if args.get("reverse") or type(start) is not str:
         return KeySelection(None, check_prefix(args.get("prefix", "")), has_values=bool(args.get("values")))
-    enough = page_limit(args) + 1
+    enough = (page_limit(args) if not args.get("entries") else min(page_limit(args), ENTRY_ROWS_MAX)) + 1
     return KeySelection(None, check_prefix(args.get("prefix", "")), start, enough, bool(args.get("values")))
 
 
@@ -291,7 +294,7 @@ class Collecting:
         self._untaken: list[Entry] = []
         self._unread: list[int] = []
         self._is_over = False
-        self._count = self._size_bytes = 0
+        self._size_bytes = self._room = 0
         self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
         self._removals_after: tuple[int, int] | None = None if cut.is_prefix else (cut.after + 1, -1)
         self._keys = wanted.keys
@@ -301,13 +304,13 @@ class Collecting:
 
     def advance(self) -> bool:
         """Look at one slice more; True: that was all."""
+        self._room = SLICE_ENTRIES // 5
         self._replica.past.let_go()  # of what each window looks at in memory: no backlog hides it on disk
         if self._untaken:
             self._take(self._untaken[:SLICE_ENTRIES])
             del self._untaken[:SLICE_ENTRIES]
         elif self._unread:
-            self._read_dead(self._unread[:IDS_AT_ONCE_MAX], PAST_BYTES_MAX)
-            del self._unread[:IDS_AT_ONCE_MAX]
+            self._read_dead()
         elif self._removals_after is not None:
             self._look_at_removals(self._removals_after)
         else:
@@ -389,9 +392,10 @@ class Collecting:
 
     def _take_living(self, key: str) -> None:
         held = self._replica.entries.held(key)
-        if len(held) > SLICE_ENTRIES // 10:  # what dies meanwhile is found once more, and changes nothing
+        if len(held) > self._room:  # what dies meanwhile is found once more, and changes nothing
             self._untaken += held
         else:
+            self._room -= len(held)
             self._take(held)
         self._take_recent(key)
 
@@ -403,20 +407,18 @@ class Collecting:
         """Those that are in the cut, of entries that died behind it. A snapshot does not tell what removed an entry:
         that is in every cut that can be told.
         """
-        ids = [mark.id for mark in marks if self._cut.has(mark.writer, mark.seq)]
-        if self._wanted.has_values:
-            self._unread += ids  # each may have 1 MiB
-            return
-        for start in range(0, len(ids), IDS_AT_ONCE_MAX):
-            self._read_dead(ids[start : start + IDS_AT_ONCE_MAX], 0)
+        self._unread += [mark.id for mark in marks if self._cut.has(mark.writer, mark.seq)]
 
-    def _read_dead(self, ids: list[int], bytes_max: int) -> None:
-        rows = self._storage.dead_by_id(ids, bytes_max)
-        if bytes_max:
+    def _read_dead(self) -> None:
+        has_values = self._wanted.has_values
+        count = IDS_AT_ONCE_MAX if has_values else BARE_IDS_AT_ONCE_MAX
+        rows = self._storage.dead_by_id(self._unread[:count], PAST_BYTES_MAX if has_values else 0)
+        del self._unread[:count]
+        if has_values:
             for row in rows:  # what the disk has spoilt is looked for as a value of now is
                 self._replica.values.doubt(row.entry)
         self._take([row.entry for row in rows if row.removal or self._storage.has_removals(row.position)])
-        if bytes_max and self._size_bytes > PAST_BYTES_MAX:
+        if has_values and self._size_bytes > PAST_BYTES_MAX:
             raise TooLarge(
                 f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
                 "prefix, or key by key"

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 
 _REGISTER = int(Kind.REGISTER)
+ENTRY_WORK = 40
+"""To tell all of a value is as much work as to look at so many entries: see :mod:`crdtsync.core.reads.pages`."""
+ENTRY_ROWS_MAX = pages.PAGE_WORK_MAX // ENTRY_WORK
+"""So a page that tells all of each key has no more rows."""
 
 
 class ScanRange(NamedTuple):
@@ -63,7 +67,7 @@ class ListingPage:
         self.rows: list[object] = []
         self.prefixes: list[str] = []
         self._limit = limit
-        self._size_bytes = 0
+        self._size_bytes = self._work = 0
         self._documents = reader.replica.documents
         self._opened_max = self._documents.opened_total + pages.PAGE_OPENED_TEXTS_MAX
 
@@ -71,10 +75,12 @@ class ListingPage:
     def is_full(self) -> bool:
         """Whether no more row is to be made for it."""
         count = len(self.rows) + len(self.prefixes)
-        return count == self._limit or self._documents.opened_total >= self._opened_max
+        is_worked = self._work >= pages.PAGE_WORK_MAX
+        return count == self._limit or is_worked or self._documents.opened_total >= self._opened_max
 
-    def add(self, row: object) -> bool:
-        """Take a row; False: there is no room, it comes with the next page."""
+    def add(self, row: object, work: int) -> bool:
+        """Take a row, which was so much work; False: there is no room, it comes with the next page."""
+        self._work += work
         self._size_bytes += len(pack(row))
         if self.rows and self._size_bytes > pages.PAGE_BYTES_MAX:
             return False
@@ -107,7 +113,7 @@ def scan(reader: Reader, args: Arguments) -> object:
             common = delimiter and _common_prefix(key, place.prefix, delimiter)
             if common:
                 break
-            more = not page.add(describe_row(reader, key, live, read))
+            more = not page.add(*describe_row(reader, key, live, read))
             if more:
                 break
             at = key
@@ -144,7 +150,7 @@ def get_many(reader: Reader, args: Arguments) -> object:
     done = 0
     for key in keys:
         live = reader.replica.entries.live(key, reader.now_ms)
-        if page.is_full or (live and not page.add(_row(reader, key, live, inline_value))):
+        if page.is_full or (live and not page.add(*_row(reader, key, live, inline_value))):
             break
         done += 1
     return {"items": page.rows, "done": done, "token": reader.token()}
@@ -227,23 +233,26 @@ def _string(args: Arguments, name: str) -> str:
 # -- what is told of each --------------------------------------------------------------------------------------
 
 
-def _row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> object:
+def _row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> tuple[object, int]:
+    """With how much work that was."""
     entries = reader.replica.entries
     if len(live) == 1 and live[0].kind == _REGISTER and not entries.policy_of(key).is_whole:
         (entry,) = live  # a plain register, as most keys are: the same as below, in a quarter of the time
         value = None if read is _no_value else entry.value
         if value is not None or read is _no_value:
-            return [key, "register", value, known_version_text(entry.hlc, *entry.dot), 0]
+            return [key, "register", value, known_version_text(entry.hlc, *entry.dot), 0], 1
     groups = siblings(entries, live)
     policy = policy_of(entries, groups)
     shown_groups, others = handed_over(policy, groups)
     version = encode_version(version_of(flat(shown_groups), flat(others)))
     value = None if read is _no_value else listed_value(reader.replica, policy, groups)
-    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1]
+    return [key, kind_name(groups[0][-1].kind), value, version, len(groups) - 1], len(live)
 
 
-def _entry_row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> object:
-    return describe_key(reader.replica, key, live, reader.node_of, read)
+def _entry_row(reader: Reader, key: str, live: list[Entry], read: ReadValue) -> tuple[object, int]:
+    row = describe_key(reader.replica, key, live, reader.node_of, read)
+    values = 0 if row is None else 1 + len(row["siblings"])
+    return row, len(live) + ENTRY_WORK * values
 
 
 def _no_value(_space: SpaceState, _group: Sibling) -> None:

@@ -11,6 +11,8 @@ PAGE_ROWS_MAX = 1000
 """Rows of one page of a scan or log."""
 PAGE_BYTES_MAX = 1024 * 1024
 """Bytes of one page of a scan or log."""
+PAGE_WORK_MAX = 20_000
+"""What the rows of one page of a scan come to, in entries that are looked at: if all is told of each key, 500 rows."""
 PAGE_OPENED_TEXTS_MAX = 32
 """Texts that one page of a scan reads from disk: each may take some milliseconds, in which nobody else is served."""
 PAGE_KEYS_TRIED_MAX = 10_000

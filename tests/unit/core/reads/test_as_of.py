@@ -250,6 +250,35 @@ def test_values_that_are_gone_are_read_a_few_a_turn(node, monkeypatch):
     assert len(ann.result(request)["items"]) == sum(reads) == 40
 
 
+def test_of_keys_without_values_a_turn_looks_at_no_more_than_it_has_time_for(node, monkeypatch):
+    """All that had gone of a page's 1,000 keys was read in one turn, and all that lived of keys of 500 parts."""
+    monkeypatch.setattr(as_of, "BARE_IDS_AT_ONCE_MAX", 10)
+    monkeypatch.setattr(as_of, "SLICE_ENTRIES", 100)
+    ann = node.agent("ann")
+    ann.do("batch", ops=[["set", {"key": f"k{n:02}", "value": b"\x01"}] for n in range(40)])
+    ann.do("batch", ops=[["append", {"key": f"log{n % 10}", "value": b"\x01"}] for n in range(150)])
+    ann.do("checkpoint_set", name="c")
+    ann.do("batch", ops=[["set", {"key": f"k{n:02}", "value": b"\x02"}] for n in range(40)])
+    bring_all_in(node)
+    looked_at: list[int] = []
+    take = as_of.Collecting._take
+
+    def counted(collecting: as_of.Collecting, entries: list[Entry]) -> None:
+        looked_at.append(len(entries))
+        take(collecting, entries)
+
+    monkeypatch.setattr(as_of.Collecting, "_take", counted)
+    request = ann.send("scan", prefix="", at="checkpoint:c")
+    per_turn = []
+    while request not in ann.replies:
+        looked_at.clear()
+        node.turn()
+        per_turn.append(sum(looked_at))
+    assert max(per_turn) <= 100
+    assert sum(per_turn) >= 40 + 150 + 40
+    assert len(ann.result(request)["items"]) == 50
+
+
 @pytest.mark.parametrize("read", [{"operation": "scan", "at": "checkpoint:c"}, {"operation": "history", "prefix": ""}])
 def test_what_large_changes_removed_is_found_as_fast_as_what_small_ones_did(node, read):
     """For each value that was gone all was looked at that had gone with it: 6,000 keys took 4.4 s."""

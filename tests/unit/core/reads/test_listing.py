@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from crdtsync.causality import Writer
-from crdtsync.core.reads import pages
+from crdtsync.core.reads import listing, pages
 from crdtsync.core.waiting.session_points import vector_in
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Agent, Refusal
+from tests.simulator.cuts import patiently
 
 TREE = ("a", "plan/goal", "plan/steps/1", "plan/steps/2", "plan/zeal", "plans", "plan/steps/2/x")
 
@@ -142,6 +143,31 @@ def test_a_page_tries_no_more_keys_than_a_turn_has_time_for(node, monkeypatch):
     page = ann.ask("scan", where_meta=pack({"is": "it"}))
     assert (page["items"], page["more"], page["next"]) == ([], True, "k09")
     assert listed(ann, where_meta=pack({"is": "it"}))[0] == ["k24"]
+
+
+@pytest.mark.parametrize("at", [{}, {"at": "checkpoint:c"}])
+def test_a_page_tells_all_of_no_more_values_than_a_turn_has_time_for(node, monkeypatch, at):
+    """1,000 entries took 45 to 130 ms to describe, and keys of many values as many times as long."""
+    monkeypatch.setattr(pages, "PAGE_WORK_MAX", 10 * listing.ENTRY_WORK)
+    ann, bob = node.agent("ann"), node.agent("bob")
+    for n in range(20):
+        ann.set(f"k{n:02}", n)
+        if n < 4:
+            bob.do("set", key=f"k{n:02}", value=b"\x07", seen="?")  # beside ann's
+    ann.do("checkpoint_set", name="c")
+    sizes, start, keys = [], "", []
+    while True:
+        page = patiently(ann, "scan", prefix="k", entries=True, start=start, **at)
+        keys += [item["key"] for item in page["items"]]
+        sizes.append(sum(1 + len(item["siblings"]) for item in page["items"]))
+        if not page["more"]:
+            break
+        start = keys[-1]
+    assert keys == [f"k{n:02}" for n in range(20)]
+    assert sum(sizes) == 24
+    assert len(sizes) >= 3
+    assert max(sizes) <= 11
+    assert len(patiently(ann, "scan", prefix="k", **at)["items"]) == 20
 
 
 def test_a_page_unpacks_no_more_of_what_was_said_about_values_than_a_turn_has_time_for(node, monkeypatch):
