@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -39,6 +40,11 @@ def same_as_file(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(), f"{name} differs: ./dev test --rewrite writes it anew"
 
     return check
+
+
+def pytest_collection_finish() -> None:
+    """What has been collected stays to the end, so no search for garbage goes through it."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
