@@ -23,7 +23,13 @@ HELD_AND_FROZEN = 347
 """Somebody is frozen that holds a key by its ask alone, on a host that was cut off; another one has asked meanwhile."""
 
 
-@pytest.mark.parametrize("seed", [0, 1, FROZEN_BETWEEN, HELD_UNHEARD_OF, FORGOTTEN_FENCE, HELD_AND_FROZEN])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(0, FROZEN_BETWEEN, HELD_UNHEARD_OF),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, FORGOTTEN_FENCE, HELD_AND_FROZEN)),
+    ],
+)
 def test_claims_history(seed: int) -> None:
     history = run_history(seed)
     assert history.counts["claimed"], "nobody got a claim"
