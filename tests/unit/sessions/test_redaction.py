@@ -128,9 +128,10 @@ def test_of_lines_without_secrets_nearly_none_are_touched():
     texts = [
         path.read_text() for folder in ("crdtsync", "docs") for path in sorted((root / folder).rglob("*.[pm][yd]"))
     ]
-    lines = [json.dumps({"output": text}).encode() for whole in texts for text in whole.splitlines() if text.strip()]
+    every = [text for whole in texts for text in whole.splitlines() if text.strip()]
+    lines = [json.dumps({"output": text}).encode() for text in every[::4]]
     touched = [line for line in lines if Redactor().line(line) != line]
-    assert len(lines) > 20_000
+    assert len(lines) > 5000
     assert len(touched) <= len(lines) / 100, touched[:20]
 
 
