@@ -46,16 +46,25 @@ WRITERS = (
 CALLED = ("click.confirm", "click.prompt", "click.edit", "click.pause", "click.progressbar", "error.show", "input")
 
 
+def dotted(node: ast.AST) -> str:
+    """How a name is written, and what is called for one; unparsing all expressions takes some seconds."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Call):
+        return dotted(node.func) + ("(...)" if node.args or node.keywords else "()")
+    return node.id if isinstance(node, ast.Name) else "..."
+
+
 def ways(source: str) -> Iterator[str]:
     """All that might write to a terminal."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("sys.stdout", "sys.stderr"):
+        if isinstance(node, ast.Attribute) and dotted(node.value) in ("sys.stdout", "sys.stderr"):
             if node.attr not in ("isatty", "fileno", "flush"):
-                yield ast.unparse(node)
+                yield dotted(node)
         elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
+            called = dotted(node.func)
             name = called.rpartition(".")[2]
-            streams = [ast.unparse(one) for one in node.args if ast.unparse(one) in ("sys.stdout", "sys.stderr")]
+            streams = [each for each in map(dotted, node.args) if each in ("sys.stdout", "sys.stderr")]
             if (
                 (name in WRITERS or called in CALLED) and called not in ("console.print", "terminal.console().print")
             ) or (name == "write" and node.args and ast.unparse(node.args[0]) in ("1", "2")):
