@@ -30,6 +30,8 @@ _OF_ONE = (
 )  # fmt: skip
 """The errors if a checkpoint is none, or cannot be stored. All else is about the source or the daemon."""
 
+_DAMAGE = "crdtsync: cannot be decoded"
+
 
 def bring_over(
     source: BaseCheckpointSaver[Any],
@@ -47,7 +49,7 @@ def bring_over(
     half-way can be repeated. None: it cannot be found, read or stored, and was left out, with a warning in the log.
     With ``dry_run`` nothing is written. ``limit`` is how many at most; a ``RedisSaver`` lists 10,000 without it.
     ``redact`` is a rule for texts, as a checkpointer takes it. ``configs`` names checkpoints one by one, in place of
-    the list of ``source``, which ends with an error at the first one that cannot be read.
+    the list of ``source``, which ends with an error where it cannot read more than an encoded value.
 
     Objects go over as they are stored, and are not made: so nothing that a stranger's checkpoint names is called. Those
     of a checkpointer with a serializer of its own are made by that.
@@ -55,12 +57,15 @@ def bring_over(
     from crdtsync.adapters.langgraph.saver import CrdtSaver
 
     saver, layout = CrdtSaver(client, prefix=prefix, redact=redact), Layout(prefix)
-    if type(source.serde) is JsonPlusSerializer and not source.serde.pickle_fallback:
-        source = copy(source)
-        source.serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
+    source = copy(source)
+    serde: Any = source.serde
+    if type(serde) is JsonPlusSerializer and not serde.pickle_fallback:
+        serde = JsonPlusSerializer(__unpack_ext_hook__=ormsgpack.Ext)
+    source.serde = _Forgiving(serde)
     stored = {key for each in (CHECKPOINTS, VALUES) for key in client.keys(layout.below(each))}
 
     def bring(found: CheckpointTuple) -> bool:
+        _check_whole(found)
         place, versions = place_of(found.config), found.checkpoint["channel_versions"]
         keys = {channel: layout.value_key(*place, channel, version) for channel, version in versions.items()}
         is_new = layout.key(CHECKPOINTS, *place, found.checkpoint["id"]) not in stored
@@ -77,6 +82,36 @@ def bring_over(
             config = each if isinstance(each, dict) else each.config
             log.warning("the checkpoint %s was left out: %r", config["configurable"], error)
         yield is_new
+
+
+class _Unreadable(dict[str, Any]):
+    """In the place of what cannot be decoded; also in a checkpoint that a saver has put together of one."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__({_DAMAGE: error, "channel_versions": {}})
+
+
+class _Forgiving:
+    """A serializer that raises nothing, so that a list goes on."""
+
+    def __init__(self, serde: Any) -> None:
+        self._serde = serde
+        self.dumps_typed = serde.dumps_typed
+
+    def loads_typed(self, data: Any) -> Any:
+        try:
+            return self._serde.loads_typed(data)
+        except _OF_ONE as error:
+            return _Unreadable(error)
+
+
+def _check_whole(found: CheckpointTuple) -> None:
+    """:raises ValueError: a part of it could not be decoded."""
+    values = found.checkpoint.get("channel_values") or {}
+    parts = found.checkpoint, found.metadata, *values.values(), *(value for _, _, value in found.pending_writes or ())
+    for part in parts:
+        if isinstance(part, dict) and _DAMAGE in part:
+            raise ValueError(f"it cannot be decoded: {part[_DAMAGE]!r}")
 
 
 def _named(source: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple:

@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.report import CapabilityReport
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
@@ -900,6 +901,30 @@ def test_what_is_no_checkpoint_is_not_brought_over(
             source.conn.execute(f"UPDATE checkpoints SET {column} = ? WHERE thread_id = ?", (harm, name))
         brought = [*bring_over(source, state, configs=configs)]
     assert brought == [True, None, None, None, None, None, True]
+    assert caplog.text.count("was left out") == 5
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
+
+
+def test_a_list_goes_on_after_what_cannot_be_read(
+    saver: CrdtSaver, state: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["whole", "cut off", "bad value", "bad write", "last"]
+    memory = InMemorySaver()
+    with SqliteSaver.from_conn_string(":memory:") as source:
+        for each in (source, memory):
+            for name in names:
+                each.put_writes(put(each, thread(name), {"a": name}), [("a", 1)], "task")
+        source.conn.execute("UPDATE checkpoints SET checkpoint = X'82' WHERE thread_id = 'cut off'")
+        source.conn.execute("UPDATE writes SET value = X'82' WHERE thread_id = 'bad write'")
+        assert Counter(bring_over(source, state, dry_run=True)) == {None: 2, True: 3}
+    checkpoints = memory.storage["cut off"][""]
+    for name, (_, *rest) in checkpoints.items():
+        checkpoints[name] = ("msgpack", b"\x82"), *rest
+    for key in [key for key in memory.blobs if key[0] == "bad value"]:
+        memory.blobs[key] = "msgpack", b"\x82"
+    for key in [key for key in memory.writes if key[0] == "bad write"]:
+        memory.writes[key] = {at: (*each[:2], ("msgpack", b"\x82"), each[3]) for at, each in memory.writes[key].items()}
+    assert Counter(bring_over(memory, state)) == {None: 3, True: 2}
     assert caplog.text.count("was left out") == 5
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
 
