@@ -164,27 +164,36 @@ class CrdtSaver(CallsInThreads, Attached):
         thread, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
         names = [] if thread is None else [str(thread)] if namespace is None else [str(thread), namespace]
         until = get_checkpoint_id(before) if before else None
+        size = PAGE if limit is None else min(limit, PAGE)
         if wanted := configurable.get("checkpoint_id"):
             if until is None or wanted < until:
                 yield self._one(str(thread), namespace or "", wanted)
-        elif len(names) == 2:
-            start = None if until is None else self._layout.key(CHECKPOINTS, *names, until)
-            size = PAGE if limit is None else limit * self._layout.keys_of_one
+            return
+        if len(names) == 1:
+            below = self._client.keys(self._layout.below(CHECKPOINTS, *names), delimiter="/")
+            if len(below.prefixes) == 1:
+                names = self._layout.names(below.prefixes[0])[:2]
+        if len(names) == 2:
+            start = end = None if until is None else self._layout.key(CHECKPOINTS, *names, until)
+            size = min(size * self._layout.keys_of_one, PAGE)
             prefix = self._layout.below(CHECKPOINTS, *names)
             left: Stored = {}
-            while page := self._client.items(prefix, start=start, limit=min(size, PAGE), reverse=True):
+            while page := self._client.items(prefix, start=start, limit=size, reverse=True):
                 found, left = self._layout.grouped(page, left)
+                for key in [key for key in found if end is not None and end.startswith(key)]:
+                    found |= self._one(*self._layout.names(key))  # what its threads have written stands after `end`
                 yield found
-                start, size = page[-1][0], 2 * size
+                start, size = page[-1][0], min(2 * size, PAGE)
         else:
             found_keys = self._client.keys(self._layout.below(CHECKPOINTS, *names), reverse=True)
             keys, _ = self._layout.grouped(((key, None) for key in found_keys), {})
             by_id = sorted(((each[2], key) for key in keys if len(each := self._layout.names(key)) == 3), reverse=True)
             chosen = [key for name, key in by_id if until is None or name < until]
-            for first in range(0, len(chosen), PAGE):
-                part = chosen[first : first + PAGE]
+            while chosen:
+                part, chosen = chosen[:size], chosen[size:]
                 held = self._client.get_many([key for head in part for key in keys[head]])
                 yield {head: {key: held[key] for key in keys[head] if key in held} for head in part if head in held}
+                size = min(2 * size, PAGE)
 
     def _one(self, thread: str, namespace: str, checkpoint_id: str) -> Stored:
         """The checkpoint with an id, as it is stored, if there is one."""

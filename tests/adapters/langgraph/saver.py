@@ -173,10 +173,31 @@ def test_each_checkpoint_has_its_own_writes_however_pages_end(saver: CrdtSaver) 
     for which, limit in ((thread("t"), None), ({"configurable": {"thread_id": "t"}}, None), (thread("t"), 70)):
         shown = [(each.checkpoint["id"], each.pending_writes) for each in saver.list(which, limit=limit)]
         assert shown == wanted[:limit]
+    for at in range(len(wanted)):
+        after = saver.list(thread("t"), before=thread("t", checkpoint_id=wanted[at][0]), limit=3)
+        assert [(each.checkpoint["id"], each.pending_writes) for each in after] == wanted[at + 1 : at + 4]
     for name, writes in wanted[-5:]:
         assert found(saver, thread("t", checkpoint_id=name)).pending_writes == writes
     saver._remove("t", "", {"1"})
     assert [each.checkpoint["id"] for each in saver.list(thread("t"))] == [name for name, _ in wanted if name != "1"]
+
+
+@pytest.mark.parametrize("namespaces", [[""], ["", "inner"]])
+def test_a_limit_bounds_what_is_read(
+    saver: CrdtSaver, state: Client, monkeypatch: pytest.MonkeyPatch, namespaces: list[str]
+) -> None:
+    places = [thread("t", checkpoint_ns=namespaces[step % len(namespaces)]) for step in range(30)]
+    stored = [put(saver, place, {"a": step}, step=step) for step, place in enumerate(places)]
+    read = []
+    decode = saver.serde.loads_typed
+
+    def counted(typed: tuple[str, bytes]) -> Any:
+        read.append(typed)
+        return decode(typed)
+
+    monkeypatch.setattr(saver.serde, "loads_typed", counted)
+    assert [each.config for each in saver.list({"configurable": {"thread_id": "t"}}, limit=1)] == stored[-1:]
+    assert len(read) <= 4, "checkpoints and values"
 
 
 def test_a_copy_that_ends_half_way_has_no_checkpoint_without_its_writes(
