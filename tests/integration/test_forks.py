@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -118,28 +119,111 @@ def test_a_merge_that_forgets_how_far_it_has_come_counts_twice(daemon: Daemon, m
         assert state.log("log") == ["b", "c", "c"]
 
 
-def test_a_text_whose_merge_was_cut_off_is_merged_by_the_next(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def marked(state: Any) -> str:
+    """The text of the tests that follow: each of its words was typed once."""
+    content: str = state.text("text").read()
+    assert max(Counter(content.split()).values()) == 1, content
+    return content
+
+
+def test_texts_that_both_sides_edit_are_merged_on_hosts_that_are_cut_off_too(pair: Cluster) -> None:
+    first, second = pair[0].client("ann"), pair[1].client("bob")
+    first.text("text").set("one two three")
+    first.doc("doc").set("a", 1)
+    token = first.fork("trial")
+    wait_until(lambda: "trial" in [each.name for each in second.spaces() if each.here], what="the fork is there")
+    second.wait(token)
+    forks = [state.session(space="trial") for state in (first, second)]
+    forks[0].text("text").set("one FORK two three")
+    forks[0].doc("doc").set("b", 2)
+    forks[0].text("new").set("new")
+    second.wait(first.now())
+    second.wait(forks[0].now())
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for state in (first, second):
+        word = "ANN" if state is first else "BOB"
+        state.text("text").set(f"{word} one two three" if state is first else f"one two three {word}")
+        state.doc("doc").set(word, True)
+        foreseen = state.merge_space("trial", dry_run=True)
+        merged = state.merge_space("trial")
+        assert (merged.written, merged.left) == (foreseen.written, {}) == (["doc", "new", "text"], {})
+    forks[1].text("text").set("one FORK two")  # on one of them it goes on, and is merged again
+    second.merge_space("trial")
+    pair.heal()
+    wait_until_equal(pair)
+    for state in (first, second):
+        assert marked(state) == "ANN one FORK two BOB"
+        assert state.doc("doc").get("") == {"a": 1, "b": 2, "ANN": True, "BOB": True}
+        assert state.text("new").read() == "new"
+    second.text("text").compact()
+    forks[1].text("text").set("one FORK AGAIN two")
+    for state in (second, first, second):  # an edit of the document before
+        state.merge_space("trial")
+        wait_until_equal(pair)
+        assert marked(state) == "ANN one FORK AGAIN two BOB"
+
+
+def test_texts_that_were_made_anew_on_one_side_are_left_if_both_have_edited_them(daemon: Daemon) -> None:
     with daemon.client("ann") as state:
-        state.text("text").set("one")
+        state.text("text").set("one " * 50)
+        for key in ("again", "gone", "mine"):
+            state.text(key).set("one")
         state.fork("trial")
         fork = state.session(space="trial")
-        fork.text("text").set("one two")
-        write = Text.set
+        for content in ("two " * 50, "fork one"):
+            fork.text("text").set(content)
+        assert fork.text("text").compact().document != fork.text("text").document
+        fork.delete("again")
+        for key in ("again", "gone", "mine"):
+            fork.text(key).set("one two")
+        state.delete("gone")
+        assert state.merge_space("trial").left == {}
+        assert [state.text(key).read() for key in ("text", "again", "gone")] == ["fork one", "one two", "one two"]
+        state.text("again").set("one two three")
+        assert state.text("mine").read() == "one two"
+        state.delete("mine")
+        state.session().text("mine").set("mine")
+        for key in ("again", "text", "mine"):
+            fork.text(key).set("one two four")
+        for is_dry in (True, False):
+            assert [*state.merge_space("trial", dry_run=is_dry).left] == ["again", "mine"]
+        assert [state.text(key).read() for key in ("text", "again", "mine")] == [
+            "one two four",
+            "one two three",
+            "mine",
+        ]
+        fork.delete("gone")
+        assert state.merge_space("trial").removed == ["gone"]
+        assert state.entry("gone") is None
 
-        def write_and_die(text: Text, whole: str, **options: Any) -> None:
-            write(text, whole, **options)
+
+def test_a_large_text_is_forked_and_merged_in_several_changes(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    with daemon.client("ann") as state:
+        lines = [f"line {number}\n" for number in range(3000)]
+        state.text("text").set("".join(lines))
+        state.text("long").set("x" * 2_500_000)
+        state.fork("trial")
+        fork = state.session(space="trial")
+        assert fork.text("long").read() == "x" * 2_500_000
+        for start in range(0, 3000, 200):
+            for number in range(start, start + 200, 2):
+                lines[number] = f"FORK {number}\n"
+            fork.text("text").set("".join(lines))
+        state.text("text").insert(0, "here\n")
+        apply, writes = Text.apply, []
+
+        def apply_and_die(text: Text, update: Any, **options: Any) -> Any:
+            writes.append(apply(text, update, **options))
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Text, "set", write_and_die)
+        monkeypatch.setattr(Text, "apply", apply_and_die)
         with pytest.raises(KeyboardInterrupt):
             state.merge_space("trial")
         monkeypatch.undo()
-        fork.text("text").set("one two three")
+        assert len(writes) == 1
         assert state.merge_space("trial").left == {}
-        assert state.text("text").read() == "one two three"
-        state.text("text").set("mine")
-        fork.text("text").set("one two three four")
-        assert [*state.merge_space("trial").left] == ["text"]
+        assert state.text("text").read() == "".join(["here\n", *lines])
 
 
 def test_a_key_of_another_kind_since_the_fork_stops_no_merge(daemon: Daemon) -> None:
@@ -179,9 +263,9 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         await state.text("text").set("zero one")
         await fork.delete("plan/a")
         merged = await state.merge_space("trial")
-        assert (merged.removed, [*merged.left]) == (["plan/a"], ["text"])
+        assert (merged.removed, merged.written, merged.left) == (["plan/a"], ["text"], {})
         assert await state.get("plan/a") == 2  # written since the fork
-        assert await state.text("text").read() == "zero one"
+        assert await state.text("text").read() == "zero one two"
 
 
 def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class Merges:
         """What was written to a key of the space, and not overwritten there by one who had read it."""
         self.read: dict[str, set[Any]] = {key: set() for key in KEYS}
         self.in_fork: dict[str, Any] = dict.fromkeys(KEYS, 0)
-        self.text = "begun"
+        self.words = {"begun"}
+        """Of the text: each is typed once, on either side."""
         self.merger = HOSTS[0]
         self.counts: Counter[str] = Counter()
 
@@ -96,7 +97,7 @@ class Merges:
             self.elements.add(element)
             await self._add(first, element)
         await self._count(first, 5)
-        await first.text("text").set(self.text)
+        await first.text("text").set("begun\n")
         token = await first.fork(FORK)
         for agent in self.agents.values():
             for _ in range(int(PATIENCE_S)):
@@ -137,11 +138,25 @@ class Merges:
                 await self._add(session, element)
             case 3 if is_in_fork:
                 await self._take_out(session)
-            case 4 | 5 if is_in_fork:
-                self.text = f"edit {self.numbers}"
-                await self.forked[HOSTS[0]].text("text").set(self.text)
+            case 4 | 5:
+                await self._type(session)
             case _:
                 await self._set(self.random.choice(KEYS), is_in_fork=is_in_fork)
+
+    async def _type(self, session: Any) -> None:
+        """A word somewhere in the text; now and then another goes, or the text of the space is compacted."""
+        text = session.text("text")
+        lines = (await text.read()).splitlines(keepends=True)
+        place = sum(map(len, lines[: self.random.randint(0, len(lines))]))
+        word = f"word-{self.numbers}"
+        self.words.add(word)
+        await text.insert(place, f"{word}\n")
+        if lines and self.random.random() < 0.3:
+            gone = self.random.choice(lines)
+            self.words.discard(gone.strip())
+            await text.delete((await text.read()).index(gone), len(gone))
+        if session.space != FORK and self.random.random() < 0.3:
+            await text.compact()
 
     async def _take_out(self, fork: Any) -> None:
         """An element that was there before the fork."""
@@ -219,8 +234,8 @@ class Merges:
                 wanted - Counter(found))  # fmt: skip
         count = await state.get("count")
         require(count == self.count, name, "counts after a merge", count, "of", self.count)
-        text = await state.text("text").read()
-        require(text == self.text, name, "shows after a merge the text", text, "of", self.text)
+        words = Counter((await state.text("text").read()).split())
+        require(words == Counter(self.words), name, "shows after a merge the text", words, "of", self.words)
         for key in KEYS:
             entry = await state.entry(key)
             require(entry is not None, name, "shows after a merge no", key)

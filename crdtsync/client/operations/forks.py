@@ -7,7 +7,8 @@ and appends to ``findings``; in ``default`` somebody sets ``plan`` to 3. Merging
 Two checkpoints hold both points of the fork: ``fork-trial`` in ``default``, and ``fork`` in ``trial``, made when
 everything has been copied. The map ``forks/trial`` in ``default`` has a field for each key that was merged, written in
 the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote. So a merge that is done
-twice, or was cut off, adds nothing twice. A text is edited by changes of its own: ``begun`` is noted before them.
+twice, or was cut off, adds nothing twice. A text is edited by changes of its own, of which each is there once whatever
+is noted (:mod:`crdtsync.client.text.carrying`).
 """
 
 from __future__ import annotations
@@ -59,13 +60,6 @@ class State(NamedTuple):
     entry: Entry
     value: Any
     items: list[LogItem]
-
-
-class Tried(NamedTuple):
-    """How far merges of a key have come: up to the point ``at``; ``text``: what one that was cut off made of a text."""
-
-    at: str | None
-    text: str | None
 
 
 def vector_seen(cut: str, space: str) -> Version:

@@ -92,7 +92,7 @@ def in_pieces(
         groups[-1].append(_piece(update, of, run))
     deletes, _ = yield from read_deletes(update, deletes_at, lambda *_: None)
     ranges = [(client, *each) for client, members in deletes.items() for each in members]
-    groups += [[_deletion(ranges[at : at + ranges_max])] for at in range(0, len(ranges), ranges_max)]
+    groups += [[deletion(ranges[at : at + ranges_max])] for at in range(0, len(ranges), ranges_max)]
     return groups
 
 
@@ -101,7 +101,7 @@ def _piece(update: bytes, client: int, run: list[Struct]) -> bytes:
     return head + update[run[0].at : run[-1].stop] + b"\0"
 
 
-def _deletion(ranges: list[tuple[int, int, int]]) -> bytes:
+def deletion(ranges: list[tuple[int, int, int]]) -> bytes:
     """An update that deletes these: a client, the first clock, the one after the last."""
     by_client: dict[int, list[bytes]] = {}
     for client, clock, end in ranges:

@@ -7,6 +7,8 @@ from typing import Any
 from crdtsync.client.aio.methods.forks import AsyncCarrying
 from crdtsync.client.operations import forks
 from crdtsync.client.operations.batch import Batch
+from crdtsync.client.text import carrying
+from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.wire.tokens import encode_version
 from tests.simulator.faults.planting import Patches, merge_fault
 
@@ -73,3 +75,21 @@ def elements_that_are_taken_out_after_a_merge_stay(patch: Patches):
     patch.setattr(
         Batch, "remove", lambda self, key, dot, **options: None if key == "log" else merge(self, key, dot, **options)
     )
+
+
+@merge_fault("shows after a merge the text")
+def a_merge_types_a_text_of_the_fork_anew(patch: Patches):
+    """What comes into the space has new ids there, so that the next merge brings it once more"""
+    lacking = carrying.lacking
+
+    def lacking_all(whole, held, parts_max):
+        anew = held is not None and lacking(whole, held, parts_max)
+        return fresh_updates(carrying.plain(whole), held.update, 10_000) if anew else lacking(whole, held, parts_max)
+
+    patch.setattr(carrying, "lacking", lacking_all)
+
+
+@merge_fault("shows after a merge the text")
+def a_merge_leaves_deletions_in_a_text_out(patch: Patches):
+    """It brings only what was typed"""
+    patch.setattr(carrying, "_deleted", lambda _update, _at: [])

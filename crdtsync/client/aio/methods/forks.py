@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest, KindMismatch
+from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crdtsync.client.aio.blob import AsyncBlob
     from crdtsync.client.aio.client import AsyncSession
+    from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.checkpoints import Checkpoint
-    from crdtsync.client.operations.forks import Merged, State, Tried
+    from crdtsync.client.operations.forks import Merged, State
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry, LogItem
 
@@ -72,10 +74,10 @@ class AsyncForkMethods(AsyncMethods):
         """Bring into this space what has changed in its fork ``name`` since it was forked, or merged last.
 
         The merge writes each key as an author would who had seen this space at the fork: changes made here meanwhile
-        become siblings. Additions to logs, sets, maps and counters are added here. A text comes over if nobody has
-        edited it here since; else it is ``left``. Merged again, a fork brings only what is new. Up to 200 operations
-        are one change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused
-        on one host; on two hosts the additions of both are there twice.
+        become siblings. Additions to logs, sets, maps and counters are added here, and edits of texts are made here;
+        what cannot be merged is ``left``. Merged again, a fork brings only what is new. Up to 200 operations are one
+        change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused on one
+        host; on two hosts the additions of both are there twice, but for edits of texts.
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
@@ -93,7 +95,7 @@ class AsyncForkMethods(AsyncMethods):
         new = {entry.key: entry for entry in await today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
         merged = forks.Merged()
-        carrying = AsyncCarrying(base, timeout, forks.RECORDS + name)
+        carrying = AsyncCarrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
         await carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
@@ -107,18 +109,14 @@ class AsyncForkMethods(AsyncMethods):
             if forks.is_same(before, after) or not forks.is_carried(key):
                 continue
             try:
-                if not dry_run:
-                    was = await carrying.state(earlier, before) if before is not None else None
-                    state = await carrying.state(today, after) if after is not None else None
-                    elements: dict[str, str] = {}
-                    if before is not None and began_as is not None and before.kind == began_as.kind == "log":
-                        pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
-                        elements = {there.dot: here.dot for there, here in pairs}
-                    begun = None if record is None else record.value.get("begun")
-                    text = await fork.session(at=begun).get(key) if begun is not None else None
-                    tried = forks.Tried(at, text)
-                    await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now, tried)
-            except (InvalidRequest, KindMismatch) as error:
+                was = await carrying.state(earlier, before) if before is not None else None
+                state = await carrying.state(today, after) if after is not None else None
+                elements: dict[str, str] = {}
+                if before is not None and began_as is not None and before.kind == began_as.kind == "log":
+                    pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
+                    elements = {there.dot: here.dot for there, here in pairs}
+                await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
+            except (InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge) as error:
                 merged.left[key] = error.message
             else:
                 (merged.removed if after is None else merged.written).append(key)
@@ -145,10 +143,16 @@ class AsyncForkMethods(AsyncMethods):
 
 
 class AsyncCarrying:
-    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written."""
+    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written.
 
-    def __init__(self, target: AsyncSession, timeout: Seconds | None, records: str | None = None) -> None:
+    ``dry_run``: it writes nothing.
+    """
+
+    def __init__(
+        self, target: AsyncSession, timeout: Seconds | None, records: str | None = None, *, dry_run: bool = False
+    ) -> None:
         self.token: str | None = None
+        self._is_dry = dry_run
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
         self._records = records
@@ -179,22 +183,24 @@ class AsyncCarrying:
             value = await session.members(entry.key)
         elif value is None and entry.kind == "map":
             value = {each.name: each.value for each in await session.fields(entry.key)}
-        elif value is None and entry.kind != "register":
-            value = await session.get(entry.key)
+        elif entry.kind == "text":
+            value = await session.text(entry.key).state()
         elif entry.kind == "blob":
             value = await session.get_blob(entry.key)
+        elif value is None and entry.kind != "register":
+            value = await session.get(entry.key)
         return State(entry, value, items)
 
     async def carry(
         self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str],
-        point: str | None, tried: Tried | None = None,
+        point: str | None,
     ) -> None:  # fmt: skip
         """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
         from crdtsync.client.operations import forks
 
         alone, version = self._new_batch(), None
         if after is not None and after.entry.kind == "text":
-            await self._carry_text(key, before, after, point, tried)
+            version = await self._carry_text(key, before, after)
         elif after is not None and after.entry.kind == "blob":
             version = await self._carry_blob(key, after, seen)
         else:
@@ -212,32 +218,47 @@ class AsyncCarrying:
             return {}
         return {"if_absent": True} if self._version is None else {"if_version": self._version}
 
-    async def _carry_text(
-        self, key: str, before: State | None, after: State, point: str | None, tried: Tried | None
-    ) -> None:
+    async def _carry_text(self, key: str, before: State | None, after: State) -> str | None:
+        from crdtsync.client.text import carrying
+
         text = self._target.text(key)
+        was = before.value if before is not None and before.entry.kind == "text" else None
+        held = await text.state(timeout=self._timeout_s)
+        if carrying.is_one(was, after.value, held):
+            for parts_max in carrying.PARTS_MAX:
+                with suppress(TooLarge):
+                    return await self._apply(text, carrying.lacking(after.value, held, parts_max))
+                held = await text.state(timeout=self._timeout_s)
+        content, earlier = carrying.plain(after.value), "" if was is None else carrying.plain(was)
         there = await text.read(timeout=self._timeout_s)
-        if there == after.value:
-            return
-        if there != ("" if before is None else before.value) and (tried is None or there != tried.text):
-            raise InvalidRequest("its text was edited here too since then")
-        if self._records is not None and tried is not None:  # edits are changes of their own: see Tried
-            note = {"at": tried.at, "seen": None, "begun": point}
-            self._batch.merge(self._records, {key: note}, seen=None, **self._condition())
-            await self.flush()
-        await text.set(after.value, timeout=self._timeout_s)
+        if content not in (there, earlier) and there != earlier:
+            raise InvalidRequest("its text was edited here too since then, and one of the two was made anew")
+        if self._is_dry or content in (there, earlier):
+            return None
+        return (await text.set(content, timeout=self._timeout_s)).version
+
+    async def _apply(self, text: AsyncText, updates: Iterable[bytes]) -> str | None:
+        """Make edits under the ids that they have: each is there once, however often it is made."""
+        version = None
+        for update in [] if self._is_dry else updates:
+            version = (await text.apply(update, timeout=self._timeout_s)).version
+        return version
 
     async def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
         source: AsyncBlob = after.value
         there = await self._target.entry(key)
         if there is not None and there.kind == "blob" and there.value["sha256"] == source.sha256:
             return there.version  # a merge that was cut off has brought it
+        if self._is_dry:
+            return None
         written = await self._target._copy_blob(source, seen, after.entry.ttl)  # noqa: SLF001  # of the same client
         return written.version
 
     async def flush(self) -> None:
         """Write what is collected."""
         batch, self._batch, self._size_bytes = self._batch, self._new_batch(), 0
+        if self._is_dry:
+            return
         token = await self._target.run(batch.commit(self._timeout_s), self._timeout_s)
         if token is not None:
             self.token = token

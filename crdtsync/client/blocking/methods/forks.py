@@ -5,20 +5,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest, KindMismatch
+from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crdtsync.client.blocking.blob import Blob
     from crdtsync.client.blocking.client import Session
+    from crdtsync.client.blocking.text import Text
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.checkpoints import Checkpoint
-    from crdtsync.client.operations.forks import Merged, State, Tried
+    from crdtsync.client.operations.forks import Merged, State
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry, LogItem
 
@@ -74,10 +76,10 @@ class ForkMethods(Methods):
         """Bring into this space what has changed in its fork ``name`` since it was forked, or merged last.
 
         The merge writes each key as an author would who had seen this space at the fork: changes made here meanwhile
-        become siblings. Additions to logs, sets, maps and counters are added here. A text comes over if nobody has
-        edited it here since; else it is ``left``. Merged again, a fork brings only what is new. Up to 200 operations
-        are one change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused
-        on one host; on two hosts the additions of both are there twice.
+        become siblings. Additions to logs, sets, maps and counters are added here, and edits of texts are made here;
+        what cannot be merged is ``left``. Merged again, a fork brings only what is new. Up to 200 operations are one
+        change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused on one
+        host; on two hosts the additions of both are there twice, but for edits of texts.
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
@@ -95,7 +97,7 @@ class ForkMethods(Methods):
         new = {entry.key: entry for entry in today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in base.fields(forks.RECORDS + name, timeout=timeout)}
         merged = forks.Merged()
-        carrying = Carrying(base, timeout, forks.RECORDS + name)
+        carrying = Carrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
         carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
@@ -109,18 +111,14 @@ class ForkMethods(Methods):
             if forks.is_same(before, after) or not forks.is_carried(key):
                 continue
             try:
-                if not dry_run:
-                    was = carrying.state(earlier, before) if before is not None else None
-                    state = carrying.state(today, after) if after is not None else None
-                    elements: dict[str, str] = {}
-                    if before is not None and began_as is not None and before.kind == began_as.kind == "log":
-                        pairs = zip(then.log_items(key), past.log_items(key), strict=False)
-                        elements = {there.dot: here.dot for there, here in pairs}
-                    begun = None if record is None else record.value.get("begun")
-                    text = fork.session(at=begun).get(key) if begun is not None else None
-                    tried = forks.Tried(at, text)
-                    carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now, tried)
-            except (InvalidRequest, KindMismatch) as error:
+                was = carrying.state(earlier, before) if before is not None else None
+                state = carrying.state(today, after) if after is not None else None
+                elements: dict[str, str] = {}
+                if before is not None and began_as is not None and before.kind == began_as.kind == "log":
+                    pairs = zip(then.log_items(key), past.log_items(key), strict=False)
+                    elements = {there.dot: here.dot for there, here in pairs}
+                carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
+            except (InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge) as error:
                 merged.left[key] = error.message
             else:
                 (merged.removed if after is None else merged.written).append(key)
@@ -147,10 +145,16 @@ class ForkMethods(Methods):
 
 
 class Carrying:
-    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written."""
+    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written.
 
-    def __init__(self, target: Session, timeout: Seconds | None, records: str | None = None) -> None:
+    ``dry_run``: it writes nothing.
+    """
+
+    def __init__(
+        self, target: Session, timeout: Seconds | None, records: str | None = None, *, dry_run: bool = False
+    ) -> None:
         self.token: str | None = None
+        self._is_dry = dry_run
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
         self._records = records
@@ -181,22 +185,24 @@ class Carrying:
             value = session.members(entry.key)
         elif value is None and entry.kind == "map":
             value = {each.name: each.value for each in session.fields(entry.key)}
-        elif value is None and entry.kind != "register":
-            value = session.get(entry.key)
+        elif entry.kind == "text":
+            value = session.text(entry.key).state()
         elif entry.kind == "blob":
             value = session.get_blob(entry.key)
+        elif value is None and entry.kind != "register":
+            value = session.get(entry.key)
         return State(entry, value, items)
 
     def carry(
         self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str],
-        point: str | None, tried: Tried | None = None,
+        point: str | None,
     ) -> None:  # fmt: skip
         """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
         from crdtsync.client.operations import forks
 
         alone, version = self._new_batch(), None
         if after is not None and after.entry.kind == "text":
-            self._carry_text(key, before, after, point, tried)
+            version = self._carry_text(key, before, after)
         elif after is not None and after.entry.kind == "blob":
             version = self._carry_blob(key, after, seen)
         else:
@@ -214,30 +220,47 @@ class Carrying:
             return {}
         return {"if_absent": True} if self._version is None else {"if_version": self._version}
 
-    def _carry_text(self, key: str, before: State | None, after: State, point: str | None, tried: Tried | None) -> None:
+    def _carry_text(self, key: str, before: State | None, after: State) -> str | None:
+        from crdtsync.client.text import carrying
+
         text = self._target.text(key)
+        was = before.value if before is not None and before.entry.kind == "text" else None
+        held = text.state(timeout=self._timeout_s)
+        if carrying.is_one(was, after.value, held):
+            for parts_max in carrying.PARTS_MAX:
+                with suppress(TooLarge):
+                    return self._apply(text, carrying.lacking(after.value, held, parts_max))
+                held = text.state(timeout=self._timeout_s)
+        content, earlier = carrying.plain(after.value), "" if was is None else carrying.plain(was)
         there = text.read(timeout=self._timeout_s)
-        if there == after.value:
-            return
-        if there != ("" if before is None else before.value) and (tried is None or there != tried.text):
-            raise InvalidRequest("its text was edited here too since then")
-        if self._records is not None and tried is not None:  # edits are changes of their own: see Tried
-            note = {"at": tried.at, "seen": None, "begun": point}
-            self._batch.merge(self._records, {key: note}, seen=None, **self._condition())
-            self.flush()
-        text.set(after.value, timeout=self._timeout_s)
+        if content not in (there, earlier) and there != earlier:
+            raise InvalidRequest("its text was edited here too since then, and one of the two was made anew")
+        if self._is_dry or content in (there, earlier):
+            return None
+        return (text.set(content, timeout=self._timeout_s)).version
+
+    def _apply(self, text: Text, updates: Iterable[bytes]) -> str | None:
+        """Make edits under the ids that they have: each is there once, however often it is made."""
+        version = None
+        for update in [] if self._is_dry else updates:
+            version = (text.apply(update, timeout=self._timeout_s)).version
+        return version
 
     def _carry_blob(self, key: str, after: State, seen: str) -> str | None:
         source: Blob = after.value
         there = self._target.entry(key)
         if there is not None and there.kind == "blob" and there.value["sha256"] == source.sha256:
             return there.version  # a merge that was cut off has brought it
+        if self._is_dry:
+            return None
         written = self._target._copy_blob(source, seen, after.entry.ttl)  # noqa: SLF001  # of the same client
         return written.version
 
     def flush(self) -> None:
         """Write what is collected."""
         batch, self._batch, self._size_bytes = self._batch, self._new_batch(), 0
+        if self._is_dry:
+            return
         token = self._target.run(batch.commit(self._timeout_s), self._timeout_s)
         if token is not None:
             self.token = token
