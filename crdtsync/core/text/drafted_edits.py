@@ -58,7 +58,7 @@ class EditWork:
 class DraftedEdits:
     """They are in ``updates``, in order, ``size_bytes`` together. ``begun``: of a compaction, which they are all of."""
 
-    __slots__ = ("_inserted", "_judged", "_outline", "_read", "_summaries", "begun", "size_bytes", "updates")
+    __slots__ = ("_ends", "_inserted", "_judged", "_outline", "_read", "_summaries", "begun", "size_bytes", "updates")
 
     def __init__(self) -> None:
         self.updates: list[bytes] = []
@@ -66,6 +66,7 @@ class DraftedEdits:
         self.begun: Forgotten | None = None
         self._outline: Outline | None = None
         self._summaries: list[UpdateSummary] = []  # of the first ones, by which the outline is advanced
+        self._ends: dict[int, int] = {}  # by Yjs client, of what these insert
         self._judged: tuple[bytes, UpdateSummary] | None = None
         self._inserted: Inserted = {}
         self._read = 0  # so many of them are in there
@@ -107,6 +108,8 @@ class DraftedEdits:
 
         :raises InvalidValue: there are too many.
         """
+        if all(first >= self._ends.get(client, 0) for client, (first, _) in summary.ranges.items()):
+            return []
         found = [
             update
             for update, known in zip(self.updates, self._summaries, strict=False)
@@ -127,5 +130,7 @@ class DraftedEdits:
 
     def _note(self, summary: UpdateSummary) -> None:
         self._summaries.append(summary)
+        for client, (_, end) in summary.ranges.items():
+            self._ends[client] = max(end, self._ends.get(client, 0))
         if self._outline is not None:
             advance(self._outline, summary)
