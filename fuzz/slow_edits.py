@@ -1,7 +1,7 @@
 """A search for edits of a text that hold a host long though each is within every bound, by a hill climb over sets.
 
 A plan is a list of steps, such as "300 clients insert after clock 7 of client 3, before the end" or "compact the text
-62 times". Two hosts play it: they are cut off from each other and linked again, restart, compact the text, merge what
+six times". Two hosts play it: they are cut off from each other and linked again, restart, compact the text, merge what
 are two, restore what it was, read it, and leave it alone for a minute. What is edited on one of them is one batch of an
 agent who knows what that host does, so after a cut it comes late to the other; or one change of a member that keeps to
 no bound of authors. Either may name an older document of the text. What counts is the longest turn of either host, in
@@ -30,7 +30,7 @@ from pycrdt import Doc, Map
 from crdtsync.causality import Dot
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.document import EDIT_DELETES_MAX, EDIT_STRUCTS_MAX
-from crdtsync.core.text.family import MEMBERS_MAX, families
+from crdtsync.core.text.family import OLDER_MAX, families
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import STRING, Id
@@ -395,7 +395,7 @@ def _timed(work: Callable[[], object]) -> float:
     return took_s
 
 
-LATE: Final[Plan] = [Step("paste", 2, 100), Step("link", 0), Step("compact", 2, edits=MEMBERS_MAX - 2)]
+LATE: Final[Plan] = [Step("paste", 2, 100), Step("link", 0), Step("compact", 2, edits=OLDER_MAX)]
 BEGIN: Final[list[Plan]] = [
     [Step("paste", 1, 900_000), Step("holes", 1, 1000)],
     [Step("pieces", 1, 1000)],

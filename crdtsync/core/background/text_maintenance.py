@@ -16,7 +16,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import TEXT_CONTESTED
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.draft import Draft
-from crdtsync.core.kinds.text_join import replace
+from crdtsync.core.kinds.text_join import has_many_older, replace
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.space import Applied
 from crdtsync.core.sync.text_repair import write_anew
@@ -154,10 +154,14 @@ class TextKeeper:
         dot, began_with = found
         try:
             document = self._replica.documents.get(dot, is_use=False)
-            if document.is_bulky(began_with) or document.is_crowded:
+            is_worth_it = document.is_bulky(began_with) and not self._has_many_older(key, dot)
+            if is_worth_it or document.is_crowded:
                 self._begin(dot)
         except CrdtSyncError as error:
             self._stays("text_not_compacted", key, error)
+
+    def _has_many_older(self, key: str, dot: Dot) -> bool:
+        return has_many_older(self._replica.documents, self._replica.entries.held(key), dot)
 
     def _begin(self, dot: Dot) -> None:
         key = self._replica.documents.key_of(dot) or ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
 from crdtsync.core.text.document import CONTESTED_STEPS_MIN, Document
-from crdtsync.core.text.family import LINEAGE, attributes_of, current, families, family_of, with_fresh
+from crdtsync.core.text.family import LINEAGE, OLDER_MAX, attributes_of, current, families, family_of, with_fresh
 from crdtsync.errors import InvalidRequest
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Op, value_hash
@@ -16,8 +16,10 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import check_value_size
 
 if TYPE_CHECKING:
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.kinds.base import Sibling
     from crdtsync.core.kinds.draft import Draft
+    from crdtsync.core.text.document_cache import Documents
     from crdtsync.core.text.forgetting import Forgotten
 
 
@@ -45,8 +47,17 @@ def compact(draft: Draft, key: str, group: Sibling) -> CompactedText:
     :raises NotReady: that takes a while, and is done first.
     """
     old = current(group)
-    _unedited(draft, old)
+    document = _unedited(draft, old)
+    if has_many_older(draft.space.documents, draft.held(key), old) and not document.is_crowded:
+        size_bytes = len(document.state())
+        return CompactedText(old, size_bytes, size_bytes)
     return replace(draft, key, old, draft.space.documents.made_anew(old))
+
+
+def has_many_older(documents: Documents, held: Iterable[Entry], document: Dot) -> bool:
+    """Whether so many older documents of a text are held here that the next compaction waits until one is gone."""
+    family = family_of(held, document)
+    return family is not None and sum(map(documents.exists, family.before(document))) >= OLDER_MAX
 
 
 def replace(draft: Draft, key: str, old: Dot, made: Forgotten) -> CompactedText:

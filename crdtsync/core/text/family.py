@@ -36,6 +36,11 @@ FAMILY = "family"
 MEMBERS_MAX = 64
 """Documents that a family lists; edits of still older ones are conflicts for people."""
 
+OLDER_MAX = 6
+"""Older documents of a text that are held here; with so many it is compacted only if it is crowded. A late edit is
+made in each document that is newer than its own, in one turn.
+"""
+
 CUT_BYTES_MAX = 256 * 1024
 """All cuts that a family lists; with more it lists fewer documents."""
 

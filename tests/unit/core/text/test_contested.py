@@ -338,7 +338,10 @@ def test_what_is_typed_on_is_one_piece(node: Host, monkeypatch: pytest.MonkeyPat
     assert texts_of(node) == ["a" * 200]
 
 
-def test_a_text_of_many_pieces_is_compacted_by_itself(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_of_many_pieces_is_compacted_by_itself_however_many_older_documents_there_are(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtsync.core.kinds.text_join.OLDER_MAX", 0)
     monkeypatch.setattr("crdtsync.core.text.document.CROWDED_ITEMS_MIN", 50)
     monkeypatch.setattr("crdtsync.core.text.document.COUNT_ITEMS_EACH", 20)
     document = crowd(pair["a"].agent(), 100)

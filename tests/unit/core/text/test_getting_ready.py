@@ -13,6 +13,7 @@ from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
 from crdtsync.core.text import document_cache, passing, taking_ahead
+from crdtsync.core.text.family import OLDER_MAX
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by
@@ -425,14 +426,16 @@ def test_such_an_edit_that_comes_amid_the_compaction_is_taken_in(pair: Fleet) ->
 
 
 def compacted_often(fleet: Fleet) -> tuple[Editor, Editor]:
-    """Two hosts cut off from each other after they have read a text, which is compacted on the first one."""
+    """Two hosts cut off from each other after they have read a text, which is compacted on the first one as often as
+    it may be.
+    """
     wire = fleet.link("a", "b")
     here, there = Editor(fleet["a"]), Editor(fleet["b"])
     here.append("begin end")
     fleet.sync()
     there.read()
     wire.close()
-    for _ in range(10):
+    for _ in range(OLDER_MAX):
         here.read()
         here.edit(5, 5, " gone")
         here.edit(5, 10, "")
@@ -458,7 +461,7 @@ def test_edits_from_before_many_compactions_are_passed_on_over_several_turns(
     monkeypatch.setattr(Host, "deliver", count)
     apart.link("a", "b")
     apart.run(2.0)
-    assert sum(passed) == 600
+    assert sum(passed) == 60 * OLDER_MAX
     assert max(passed) < 70
     (text,) = texts_of(a)
     assert [text] == texts_of(b)

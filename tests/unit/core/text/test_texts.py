@@ -14,7 +14,7 @@ from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.interface import Tick
 from crdtsync.core.text.document import BULKY_BYTES_MIN, Document
 from crdtsync.core.text.document_cache import IDLE_S
-from crdtsync.core.text.family import families
+from crdtsync.core.text.family import OLDER_MAX, families
 from crdtsync.core.text.yjs_library import fresh_updates
 from crdtsync.wire.change import NO_HASH, Change, Op, value_hash
 from crdtsync.wire.codec import pack
@@ -290,6 +290,40 @@ def test_compacting_keeps_the_text_and_not_the_size(node: Host) -> None:
     assert done["document"] != editor.replica.document
     node.restart()
     assert texts_of(node) == ["the text, añ😀"]
+
+
+def test_a_text_is_compacted_a_few_times_until_older_documents_of_it_are_gone(caps_fleet: Fleet) -> None:
+    machine = caps_fleet["a"]
+    editor = Editor(machine)
+    first = editor.append("text")["document"]
+    documents = [forgetting(editor) for _ in range(OLDER_MAX)]
+    assert len({first, *documents}) == OLDER_MAX + 1
+    assert forgetting(editor) == documents[-1]
+    caps_fleet.run(200.0, 5.0)
+    assert not stored(machine, first)
+    assert forgetting(editor) not in {first, *documents}
+    assert texts_of(machine) == ["text"]
+
+
+def forgetting(editor: Editor) -> str:
+    """The document of a text that is compacted when something was deleted from it."""
+    editor.read()
+    editor.edit(0, 0, "gone")
+    editor.edit(0, 4, "")
+    return str(editor.compact()["document"])
+
+
+def test_a_text_of_many_older_documents_is_not_compacted_by_itself_for_its_size(
+    pair: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdtsync.core.kinds.text_join.OLDER_MAX", 0)
+    editor = Editor(pair["a"])
+    editor.append("the text")
+    bloat(editor, 8)
+    before = editor.replica.document
+    pair.run(2 * IDLE_S, 5.0)
+    editor.read()
+    assert editor.replica.document == before
 
 
 def test_a_compact_text_stays_as_it_is(node: Host) -> None:
