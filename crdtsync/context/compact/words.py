@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from unicodedata import normalize
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
@@ -42,9 +43,9 @@ def terms(text: str) -> Iterator[str]:
     """The words of ``text`` to search by, in order, in lower case.
 
     ``readFile`` is found by read, by file and by readfile; scripts that write no spaces are found by pairs of
-    characters.
+    characters. It does not matter how a text puts its characters together, such as a syllable of Hangul of its letters.
     """
-    for word in _WORD.findall(text):
+    for word in _WORD.findall(normalize("NFC", text)):
         if word.isascii() and word.isalpha() and word.islower():  # as most are: it has no parts
             yield word[:_WORD_CHARS_MAX]
         elif word.isascii() or not _CJK.search(word):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
     from crdtsync.context.search.meaning import Meaning
 
-FORMAT = 6
+FORMAT = 7
 _BUSY_S = 30.0
 _WIPE_BUSY_MS = 500
 _DEAD_S = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import unicodedata
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -218,6 +219,15 @@ def test_after_a_purge_no_file_of_it_holds_what_was_taken_out(index: Index) -> N
 
 def test_nobody_else_may_read_it(index: Index) -> None:
     assert index.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("word", ["민수입니다", "プログラミング", "Größe"])
+def test_characters_are_found_however_they_are_put_together(index: Index, word: str) -> None:
+    whole, apart = unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)
+    assert whole != apart
+    assert update(index, "c1.1", "c1.2", [entry("one", f"x {whole}"), entry("two", f"x {apart}")])
+    for asked in (whole, apart):
+        assert {*keys(index, asked)} >= {"one", "two"}
 
 
 @given(st.text(max_size=5_000), st.sampled_from(["register", "log"]))
