@@ -36,13 +36,17 @@ from tests.harness.warm import stand_in
 pytestmark = pytest.mark.integration
 
 
+def serve(daemon: Daemon, *arguments: str) -> list[str]:
+    """The command for ``crdtsync mcp serve``; a test below and the conformance suite start it from nothing."""
+    run = stand_in("crdtsync", PROGRAM, "crdtsync.mcp.server", "crdtsync.mcp.http", "uvicorn")
+    return [*run, "mcp", "serve", "--socket", str(daemon.socket), *arguments]
+
+
 @asynccontextmanager
 async def attached(daemon: Daemon, *arguments: str) -> AsyncIterator[McpClient]:
     """A client of ``crdtsync mcp serve``, as a coding agent starts it."""
-    command, *options = stand_in("crdtsync", PROGRAM, "crdtsync.mcp.server")
-    server = StdioServerParameters(
-        command=command, args=[*options, "mcp", "serve", "--socket", str(daemon.socket), *arguments]
-    )
+    command, *options = serve(daemon, *arguments)
+    server = StdioServerParameters(command=command, args=options)
     async with McpClient(stdio_client(server)) as client:
         yield client
 
@@ -463,10 +467,8 @@ async def test_what_is_learnt_is_recalled_on_another_host(pair: Cluster):
 @asynccontextmanager
 async def http_server(daemon: Daemon, token_file: Path, *arguments: str) -> AsyncIterator[str]:
     """The address of ``crdtsync mcp serve --http``."""
-    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--http", "0", *arguments]
-    process = await create_subprocess_exec(
-        sys.executable, *command, "--token-file", str(token_file), stdout=subprocess.PIPE
-    )
+    command = serve(daemon, "--http", "0", *arguments, "--token-file", str(token_file))
+    process = await create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         yield (await process.stdout.readline()).decode().partition(",")[0]
@@ -639,8 +641,8 @@ async def test_older_clients_subscribe_to_one_resource_at_a_time(daemon: Daemon)
         if isinstance(message, ResourceUpdatedNotification):
             await told.put(message.params.uri)
 
-    command = ["-m", "crdtsyncd.cli", "mcp", "serve", "--socket", str(daemon.socket), "--agent", "bob"]
-    server = StdioServerParameters(command=sys.executable, args=command)
+    command, *options = serve(daemon, "--agent", "bob")
+    server = StdioServerParameters(command=command, args=options)
     async with McpClient(stdio_client(server), mode="legacy", message_handler=heard) as bob:
         for key in ("a", "b"):
             await bob.subscribe_resource(f"crdtsync://key/{key}")
