@@ -23,13 +23,13 @@ def test_a_batch_that_replaces_more_than_a_reply_holds_is_still_answered(daemon)
 
 
 def test_agents_that_write_faster_than_rows_find_their_place_wait_and_others_do_not(daemon):
-    """Each batch of 1,000 leaves 12 slices of rows to be brought in: without a bound they would be 480 in the end."""
+    """Each batch of 1,000 leaves 12 slices of rows to be brought in: without a bound they would be 240 in the end."""
     records = []
     is_over = threading.Event()
 
     def write(name):
         with daemon.client(agent=name, timeout=60) as client:
-            for n in range(20):
+            for n in range(10):
                 with client.batch() as batch:
                     for key in range(1000):
                         batch.set(f"{name}/{key}", [n, "x" * 40])
@@ -48,5 +48,5 @@ def test_agents_that_write_faster_than_rows_find_their_place_wait_and_others_do_
     watching.result(60)
     assert 0 < max(records) < 160
     with daemon.client() as client:
-        assert len(client.history("first/7", last=None)) == 20, "nothing of it is lost, nor told too early"
+        assert len(client.history("first/7", last=None)) == 10, "nothing of it is lost, nor told too early"
         assert sum(1 for _ in client.items("second/")) == 1000
