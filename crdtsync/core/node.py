@@ -333,6 +333,7 @@ class Node(NodeParts):
             self.upload_sweep.run()
         if agenda.takes(NodePart.CHECKPOINTS, now_s):
             self.automatic_checkpoints.run()
+            self.recalls.run()
         if agenda.takes(NodePart.TEXTS, now_s):
             self._keep_texts()
         if agenda.takes(NodePart.SNAPSHOTS, now_s):
@@ -466,6 +467,7 @@ class Node(NodeParts):
         self.agenda.all_now()
         self.retention.failed(self.now_s)
         self.purger.reload()
+        self.recalls.reload()
         error = to_wire(refusal)
         replies = [
             reply if reply.stands else Reply(reply.conn, reply.request, frame(pack([reply.request, 1, error])))
@@ -538,7 +540,7 @@ class Node(NodeParts):
             NodePart.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             NodePart.PURGES: self.purger.deadline_s,
             NodePart.UPLOADS: lambda: None if self.read_only else self.upload_sweep.due_s,
-            NodePart.CHECKPOINTS: lambda: self.automatic_checkpoints.due_s,
+            NodePart.CHECKPOINTS: lambda: min(self.automatic_checkpoints.due_s, self.recalls.due_s),
             NodePart.TEXTS: self._texts_due_s,
             NodePart.SNAPSHOTS: self.sync.snapshot_client.check_due_s,
             NodePart.RESOLVERS: self.resolvers.deadline_s,

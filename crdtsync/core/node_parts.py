@@ -21,6 +21,7 @@ from crdtsync.core.agents.dispatcher import Dispatcher
 from crdtsync.core.agents.replies import Reply
 from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
+from crdtsync.core.background.checkpoint_recall import CheckpointRecall
 from crdtsync.core.background.expiry_reaper import Reaper
 from crdtsync.core.background.purging import Purger
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
@@ -100,6 +101,7 @@ class NodeParts(NodeContext):
         self._load()
         voter = Voter(identity, settings.voters, storage, lambda: self.ledger.batch, self.now_s, lambda: self.now_ms)
         self.sync = Sync(self, self.spaces, voter, settings.room_bytes)
+        self.recalls = CheckpointRecall(self, self.sync)
         self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)
@@ -206,6 +208,7 @@ class NodeParts(NodeContext):
         self.restless.discard(replica.name)
         self.reaper.closed(replica)
         self.purger.closed(replica.name)
+        self.recalls.reload()
 
     def _make_space(self, row: SpaceRow) -> None:
         """A space is held here from now on, or from its beginning anew."""

@@ -43,6 +43,7 @@ from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding, Links, Reached, Relays
 from crdtsync.wire.peer.probes import Probe, Probed
+from crdtsync.wire.peer.recalling import PLACE_BYTES_MAX, UNTOLD_MAX, Recall, Recalled
 from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.peer.values import SPOILT_ENTRIES_MAX, Intact, Spoilt
@@ -247,6 +248,19 @@ def _intacts() -> Iterator[bytes]:
         yield Intact(SPACE, 0, _named(SPOILT_ENTRIES_MAX), values).encode()
 
 
+def _recalls() -> Iterator[bytes]:
+    """Of checkpoints that nobody has made, at the longest places."""
+    while True:
+        yield Recall(SPACE, 0, _named(1)[0], os.urandom(PLACE_BYTES_MAX)).encode()
+
+
+def _recalleds() -> Iterator[bytes]:
+    """Of what nobody has asked for."""
+    data, untold = bytes(PEER_FRAME_BYTES_MAX // 2), [key for key, _ in _named(UNTOLD_MAX)]
+    while True:
+        yield Recalled(SPACE, 0, _named(1)[0], os.urandom(PLACE_BYTES_MAX), data, b"", untold).encode()
+
+
 def _votes() -> Iterator[bytes]:
     """Of claims that nobody else knows, with the highest ballots."""
     for number in count(1):
@@ -286,6 +300,8 @@ WORST: dict[type[Message], tuple[Maker, ...]] = {
     Cards: (_cards,),
     Spoilt: (_spoilts,),
     Intact: (_intacts,),
+    Recall: (_recalls,),
+    Recalled: (_recalleds,),
     Vote: (_votes,),
     Voted: (_voteds,),
     Sampled: (_of(lambda number: Sampled(SPACE, 0, struct.pack(">QQ", 0, number), True, number, True)),),

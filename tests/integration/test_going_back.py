@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -246,3 +247,62 @@ def test_what_the_disk_has_spoilt_is_fetched_from_the_other_host(
     pair[0].kill()
     pair[0].start()
     assert shell.ok("checkpoint", "verify", "before") == "whole: 4 keys"  # it is on its own disk again
+
+
+def test_hosts_that_came_later_have_what_a_checkpoint_holds_when_all_others_are_gone(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """The third host joins by a snapshot, and the fourth knows the third alone."""
+    cluster = make_cluster(4, start=False, log_bytes_max=65536)
+    for daemon in cluster.daemons[:2]:
+        daemon.start()
+    cluster.wait_connected()
+    first, second = (daemon.client(name) for daemon, name in zip(cluster, ("planner", "critic"), strict=False))
+    data = Random(1).randbytes(1_500_000)
+    for n in range(300):
+        first.set(f"plan/{n:03}", {"step": n})
+    first.set("long", "x" * 50_000)
+    for n in range(5):
+        first.append("findings", n)
+    first.incr("count", 3)
+    first.text("notes").insert(0, "as it was")
+    first.put_blob("blob", data)
+    first.checkpoint("before", w=2)
+    first.set("plan/000", "ruined")
+    for n in range(1, 150):
+        second.delete(f"plan/{n:03}")
+    second.set("long", "y")
+    second.delete("findings")
+    second.delete("count")
+    second.delete("blob")
+    second.text("notes").insert(0, "not ")
+    for n in range(20):
+        first.set("filler", bytes([n]) * 10_000)
+    wait_until_equal(cluster.daemons[:2])
+    wait_until(lambda: all(one.space()["log_bytes"] <= 65536 for one in cluster.daemons[:2]), what="logs are trimmed")
+    gone = cluster.daemons[:2]
+    for late in cluster.daemons[2:]:
+        late.start()
+        wait_until(partial(late.log_events, "checkpoint_recalled"), what=f"{late.name} has it")
+        assert len(late.log_events("snapshot_taken")) == 1
+        for daemon in gone:
+            daemon.kill()
+        gone = [late]
+        shell, state = Shell(late.socket, tmp_path), late.client("reader")
+        assert shell.ok("checkpoint", "verify", "before") == "whole: 305 keys"
+        at = "checkpoint:before"
+        assert state.get("plan/000", at=at) == {"step": 0}
+        assert state.get("long", at=at) == "x" * 50_000
+        assert state.get("notes", at=at) == "as it was"
+        blob = state.get_blob("blob", at=at)
+        assert blob is not None
+        assert blob.read() == data
+        assert len(shell.ok("checkpoint", "diff", "before").splitlines()) >= 150
+    late = cluster[3]
+    state = late.client("planner")
+    state.restore("before")
+    assert [state.get(f"plan/{n:03}") for n in range(300)] == [{"step": n} for n in range(300)]
+    assert (state.get("findings"), state.get("count"), state.get("notes")) == ([*range(5)], 3, "as it was")
+    blob = state.get_blob("blob")
+    assert blob is not None
+    assert blob.read() == data

@@ -26,7 +26,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.replica.purges import Purge, matching, outcome_of
-from crdtsync.core.storage.rows import DeadPlace, HistoryDrop, Redaction, purge_done_name
+from crdtsync.core.storage.rows import DeadPlace, DocumentDrop, HistoryDrop, Redaction, purge_done_name
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
@@ -72,6 +72,7 @@ class Work:
         self._began_s = node.now_s
         self._key = ""
         self._is_waiting = False
+        self._spaces = [*replica.checkpoints.recalled_numbers(), replica.id]
         self._place = DeadPlace(purge.pattern.prefix, b"", 0)
         self._position = 0
         self._reply = 0
@@ -124,7 +125,8 @@ class Work:
         replica = self._replica
         if replica.pins and self._node.now_s - self._began_s < TRANSFER_S_MAX:
             return WAIT_S  # a snapshot on its way reads what it gives from disk
-        rows = self._node.storage.scan_dead(replica.id, self._place, is_lost=False, rows_max=SLICE_ROWS)
+        space = self._spaces[-1]
+        rows = self._node.storage.scan_dead(space, self._place, is_lost=False, rows_max=SLICE_ROWS)
         gone: list[int] = []
         is_over = len(rows) < SLICE_ROWS
         size_bytes = 0
@@ -146,8 +148,11 @@ class Work:
             if not self.values:
                 replica.past.cut_pattern(self.purge.pattern.text, replica.vector, self._node.now_ms)
             self.values += len(gone)
-            self._node.ledger.batch.history_drops.append(HistoryDrop(replica.id, tuple(gone), (), is_purge=True))
-        if is_over:
+            self._node.ledger.batch.history_drops.append(HistoryDrop(space, tuple(gone), (), is_purge=True))
+        if is_over and len(self._spaces) > 1:
+            self._spaces.pop()
+            self._place = DeadPlace(self.purge.pattern.prefix, b"", 0)
+        elif is_over:
             self._retention.recount(replica)
             replica.past.forget(self._is_meant, self.purge.covers)
             self.step = self._redact_log
@@ -200,6 +205,8 @@ class Work:
                 if not replica.texts.drop(document):
                     return WAIT_S
                 self.texts += 1
+            for number in replica.checkpoints.recalled_numbers():
+                self._node.ledger.batch.document_drops.append(DocumentDrop(number, *document))
             del self._documents[document]
         self._node.ledger.batch.scrubs.append(replica.id)
         if self._documents:

@@ -6,18 +6,23 @@ copied. From then on every node keeps the values that the checkpoint holds, also
 later: its history reaches back to that point while the checkpoint is there
 (:mod:`crdtsync.core.background.trimming`).
 
-A node that came later, by a snapshot, never had the values that were gone by then. It says so (``too_old``), and shows
-nothing in their place.
+Which values are in a checkpoint is decided once on each node, when the node has the record. If the node's history
+reaches back to the cut, the node is *whole* for the checkpoint from then on: whatever removes a value later is not in
+the cut. A node that came later, by a snapshot, never had the values that were gone by then. It asks a whole node for
+them (:mod:`crdtsync.core.background.checkpoint_recall`), and keeps them under a number of their own, as rows of no
+space. Until it has all of them, it says ``too_old``.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import WRITER_MAX, Dot, VersionVector, Writer, covers, flatten, hlc_ms
 from crdtsync.core.alarm_catalogue import CHECKPOINT_LOST
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.history.checkpoint_policies import POLICY_PREFIX, CheckpointPolicy, policy_of
+from crdtsync.core.storage.rows import kept_name
 from crdtsync.errors import InvalidRequest
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
@@ -43,6 +48,8 @@ VERSIONS_MAX = 100
 
 _LOST = -1
 """Where the cut of a checkpoint stands that this node has let go."""
+_RECALLED = -(1 << 61)
+"""Numbers of spaces below are of what nodes have recalled."""
 
 
 class Checkpoint(NamedTuple):
@@ -64,6 +71,47 @@ class Checkpoint(NamedTuple):
     def time_ms(self) -> int:
         """When it was made."""
         return hlc_ms(self.entry.hlc)
+
+
+class Kept(NamedTuple):
+    """How this node keeps what a checkpoint holds: all that its replica held at a ``position`` of the log, as far as
+    the checkpoint's cut covers it, and the rows under ``number``, of ``size_bytes``; 0: there are none.
+
+    Not ``is_whole``: some of these rows are still to come, from ``node``, which goes on at ``place``. ``untold``:
+    patterns of keys of which that node could not tell.
+    """
+
+    space: int
+    dot: Dot
+    position: int
+    number: int = 0
+    size_bytes: int = 0
+    is_whole: bool = True
+    node: str = ""
+    place: bytes = b""
+    untold: tuple[str, ...] = ()
+
+    def packed(self) -> bytes:
+        """As a node keeps it."""
+        return pack([self.space, [*self.dot], *self[2:-1], [*self.untold]])
+
+    @property
+    def name(self) -> str:
+        """Under which name."""
+        return kept_name(self.space, self.dot)
+
+
+def kept_of(packed: bytes) -> Kept:
+    """Out of what a node has kept."""
+    space, (writer, seq, n), position, number, size_bytes, is_whole, node, place, untold = unpack(packed)
+    dot = Dot(Writer(writer), seq, n)
+    return Kept(space, dot, position, number, size_bytes, is_whole, node, place, tuple(untold))
+
+
+def recalled_number(space: int, dot: Dot) -> int:
+    """The number under which a node keeps what it recalls of a checkpoint: no space has it."""
+    hashed = blake2b(pack([space, *dot]), digest_size=8).digest()
+    return _RECALLED - (int.from_bytes(hashed, "big") >> 4)
 
 
 def check_name(name: object) -> str:
@@ -119,7 +167,17 @@ class Checkpoints:
     """
 
     __slots__ = (
-        "_all", "_keys", "_past", "_policies", "_policy_keys", "_positions", "_space", "bytes_max", "held_bytes",
+        "_all",
+        "_kept",
+        "_keys",
+        "_past",
+        "_policies",
+        "_policy_keys",
+        "_positions",
+        "_space",
+        "bytes_max",
+        "held_bytes",
+        "leavings",
         "pins",
     )  # fmt: skip
 
@@ -136,6 +194,9 @@ class Checkpoints:
         self._all: list[Checkpoint] | None = None
         self._policies: list[CheckpointPolicy] | None = None
         self._positions: dict[Dot, int] | None = None
+        self._kept: dict[Dot, Kept] | None = None
+        self.leavings: list[Kept] = []
+        """What was kept of checkpoints that are gone, or let go: its rows are to be dropped."""
 
     def note(self, keys: Iterable[str]) -> None:
         """The entries of these keys, or of some of them, have changed."""
@@ -196,28 +257,35 @@ class Checkpoints:
 
     def is_whole(self, record: Checkpoint) -> bool:
         """Whether this node can show all of it."""
-        return covers(record.vector, self._past.floor)
+        kept = self.kept(record)
+        return covers(record.vector, self._past.floor) if kept is None else kept.is_whole
 
     # -- where their cuts stand in the log -----------------------------------------------------------------------
 
     def find_pins(self, held_bytes: int, bytes_max: int) -> None:
         """Find out where the cuts of new checkpoints stand, while the log reaches back to them, and keep that on disk.
 
-        If the past takes ``held_bytes``, more than ``bytes_max``, a checkpoint is let go here: the oldest automatic
-        one, but not the newest of all; else the oldest of all, with an alarm.
+        If the past takes ``held_bytes``, with what was recalled more than ``bytes_max``, a checkpoint is let go here:
+        the oldest automatic one, but not the newest of all; else the oldest of all, with an alarm.
         """
-        self.held_bytes, self.bytes_max = held_bytes, bytes_max
         space, known = self._space, self._known()
         records = {record.entry.dot: record for record in self.all()}
-        if not records and not known:
+        held_bytes += self.recalled_bytes()
+        self.held_bytes, self.bytes_max = held_bytes, bytes_max
+        if not records and not known and not self._marks():
             return
         for dot in [dot for dot in known if dot not in records]:
             del known[dot]
             space.ledger.batch.metas.append((self._meta(dot), None))
+        for dot in [dot for dot in self._marks() if known.get(dot, _LOST) == _LOST]:
+            self._stop_keeping(dot)
         for dot, record in records.items():
             if dot not in known and covers(record.vector, space.floor):
                 durable = space.durable_vector()
                 self._note(dot, space.storage.position_missing(space.id, record.vector, durable))
+            position = known.get(dot, _LOST)
+            if position != _LOST and dot not in self._marks() and covers(record.vector, self._past.floor):
+                self.keep(Kept(space.id, dot, position))
         pinned = {dot: position for dot, position in known.items() if position != _LOST}
         if pinned and held_bytes > bytes_max:
             by_age = sorted(pinned, key=lambda dot: pinned[dot])
@@ -231,8 +299,68 @@ class Checkpoints:
         known = self._known()
         return max((known.get(record.entry.dot, 0) for record in self.all() if record.vector == vector), default=0)
 
+    # -- those that are kept for good ----------------------------------------------------------------------------
+
+    def kept(self, record: Checkpoint) -> Kept | None:
+        """How this node keeps one; None: it has not decided that."""
+        return self._marks().get(record.entry.dot)
+
+    def keep(self, kept: Kept) -> None:
+        """Keep one in this way from now on."""
+        self._marks()[kept.dot] = kept
+        self._space.ledger.batch.metas.append((kept.name, kept.packed()))
+
+    def begin_recall(self, record: Checkpoint) -> Kept:
+        """Begin to recall what one holds. From now on nothing goes that is in it and is here."""
+        space, dot = self._space, record.entry.dot
+        self._note(dot, space.position)
+        self.pins = sorted([*self.pins, space.position])
+        kept = Kept(space.id, dot, space.position, recalled_number(space.id, dot), is_whole=False)
+        self.keep(kept)
+        return kept
+
+    def give_up(self, record: Checkpoint, *, for_good: bool) -> None:
+        """Recall no more of one; ``for_good``: nor begin again."""
+        if for_good:
+            self._note(record.entry.dot, _LOST)
+        else:
+            self._known().pop(record.entry.dot, None)
+            self._space.ledger.batch.metas.append((self._meta(record.entry.dot), None))
+        self._stop_keeping(record.entry.dot)
+
+    def lacking(self) -> list[Checkpoint]:
+        """Those that are to be recalled, the newest first."""
+        known, vector = self._known(), self._space.vector
+        return [
+            record
+            for record in reversed(self.all() if self._keys else ())
+            if known.get(record.entry.dot) != _LOST and not self.is_whole(record) and covers(vector, record.vector)
+        ]
+
+    def recalled_bytes(self) -> int:
+        """How many bytes were recalled."""
+        return sum(kept.size_bytes for kept in self._marks().values())
+
+    def recalled_numbers(self) -> list[int]:
+        """Under which numbers this node keeps what it has recalled."""
+        return [kept.number for kept in self._marks().values() if kept.number]
+
+    def _stop_keeping(self, dot: Dot) -> None:
+        kept = self._marks().pop(dot, None)
+        if kept is not None and kept.number:
+            self.leavings.append(kept)
+        elif kept is not None:
+            self._space.ledger.batch.metas.append((kept.name, None))
+
+    def _marks(self) -> dict[Dot, Kept]:
+        if self._kept is None:
+            marks = map(kept_of, self._space.storage.metas(kept_name(self._space.id, None)))
+            self._kept = {kept.dot: kept for kept in marks}
+        return self._kept
+
     def _let_go(self, record: Checkpoint) -> None:
         self._note(record.entry.dot, _LOST)
+        self._stop_keeping(record.entry.dot)
         if record.policy:
             return
         self._space.alarms.raise_once(

@@ -29,7 +29,7 @@ from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op, RemoveRange, flat_removes
 from crdtsync.wire.codec import new_row, pack, unpack
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.patterns import Pattern, check_pattern
+from crdtsync.wire.patterns import ANY_PARTS, Pattern, check_pattern
 
 if TYPE_CHECKING:
     from crdtsync.core.space import SpaceState
@@ -177,8 +177,8 @@ class HistoryRecorder:
         """As :meth:`cut`, of the keys of a pattern alone."""
         before = self._of_patterns.get(text)
         if before is None and len(self._of_patterns) >= PATTERN_FLOORS_MAX:
-            self.cut(floor, time_ms)
-            return
+            text = ANY_PARTS  # not of the whole space: checkpoints are kept however late history begins there
+            before = self._of_patterns.get(text)
         before = before or Floor(check_pattern(text), {}, 0)
         merge(before.vector, floor)
         after = self._of_patterns[text] = before._replace(since_ms=max(before.since_ms, time_ms))
@@ -216,10 +216,14 @@ class HistoryRecorder:
         with ``prefix``.
         """
         found = [(self.floor, self.since_ms)] if self.floor or self.since_ms else []
-        for pattern, vector, since_ms in self._of_patterns.values():
-            if pattern.meets(prefix) if key is None else pattern.matches(key):
-                found.append((vector, since_ms))
-        return found
+        return found + [(floor.vector, floor.since_ms) for floor in self.floors_of_patterns(key, prefix)]
+
+    def floors_of_patterns(self, key: str | None = None, prefix: str = "") -> list[Floor]:
+        """Those of patterns alone."""
+        floors = self._of_patterns.values()
+        return [
+            floor for floor in floors if (floor.pattern.meets(prefix) if key is None else floor.pattern.matches(key))
+        ]
 
     def is_same_author(self, entry: Entry, change: Change) -> bool:
         """Whether a change is of the author of an entry."""

@@ -24,7 +24,7 @@ from crdtsync.core.crdt.entry import Entry, inside
 from crdtsync.core.crdt.key_entries import covered_by
 from crdtsync.core.history.checkpoints import AT_CHECKPOINT, check_name
 from crdtsync.core.kinds.values import ConflictingKeys
-from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of, too_old
+from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_of_checkpoint, is_told, too_old
 from crdtsync.core.reads.listing import ENTRY_ROWS_MAX, behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
@@ -32,7 +32,7 @@ from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.restore import KEYS_MAX, TEXTS_MAX, UNDO_KEYS_MAX, Past, TextEdits, note_text_edits
 from crdtsync.core.replica.text_edits import TAKEN_IN
 from crdtsync.core.storage.interface import Storage
-from crdtsync.core.storage.rows import DeadMark, DeadPlace
+from crdtsync.core.storage.rows import DeadMark, DeadPlace, PastRow
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.family import families
 from crdtsync.core.text.marker import UNKNOWN_WRITER
@@ -134,7 +134,7 @@ class PastRead:
                 record = replica.checkpoints.get(check_name(at.removeprefix(AT_CHECKPOINT)))
                 if not covers(replica.durable_vector(), record.vector):
                     return None
-                return cut_of(replica, record.vector, record.time_ms)
+                return cut_of_checkpoint(replica, record)
             named = vector_in(replica, at)
             if not covers(replica.durable_vector(), named):
                 return None  # it is on its way to the disk
@@ -143,9 +143,9 @@ class PastRead:
 
     def _check_told(self, cut: Cut) -> None:
         if self._wanted.keys is None:
-            check_told(self.replica, cut.vector, "this point", None, self._wanted.prefix)
+            check_told(self.replica, cut, None, self._wanted.prefix)
         for key in self._wanted.keys or ():
-            check_told(self.replica, cut.vector, "this point", key)
+            check_told(self.replica, cut, key)
 
     def answer(self, now_ms: int) -> object:
         """The reply."""
@@ -220,7 +220,7 @@ class RestoreRead(PastRead):
 
     def _check_told(self, cut: Cut) -> None:
         """Keys of which less is known are left alone, one by one."""
-        if not covers(cut.vector, self.replica.past.floor):
+        if cut.kept is None and not covers(cut.vector, self.replica.past.floor):
             raise too_old(self.replica, "this point")
 
     def answer(self, now_ms: int) -> object:
@@ -228,7 +228,7 @@ class RestoreRead(PastRead):
         replica, (past, cut, end) = self.replica, self._past(now_ms)
 
         def is_known(key: str) -> bool:
-            return all(covers(cut.vector, floor) for floor, _ in replica.past.floors(key))
+            return is_told(replica, cut, key)
 
         wanted = self._wanted
         return self._then(
@@ -341,7 +341,10 @@ class Collecting:
         key = self._keys[0]
         if key not in self._found:
             self._take_living(key)
-        marks, last = self._storage.dead_marks(self._replica.id, self._place, self._cut.after, SLICE_ROWS, key)
+        cut = self._cut
+        marks, last = self._storage.dead_marks(
+            self._replica.id, self._place, cut.after, SLICE_ROWS, key, recalled=cut.recalled
+        )
         self._take_dead(marks)
         if last is not None:
             self._place = last
@@ -357,7 +360,8 @@ class Collecting:
         replica, prefix = self._replica, self._wanted.prefix
         missing = 0 if self._wanted.has_values else self._wanted.enough - len(self._found)
         rows_max = int(min(SLICE_ROWS, max(WINDOW_ROWS, missing)))
-        marks, last = self._storage.dead_marks(replica.id, self._place, self._cut.after, rows_max)
+        cut = self._cut
+        marks, last = self._storage.dead_marks(replica.id, self._place, cut.after, rows_max, recalled=cut.recalled)
         if last is not None and not last.key.startswith(prefix):
             last = None
         keys = replica.entries.keys(prefix, self._live_after, hidden=True)
@@ -404,9 +408,7 @@ class Collecting:
         self._take([row.entry for row in rows if row.position > self._cut.after and self._cut.has(*row.entry.dot[:2])])
 
     def _take_dead(self, marks: list[DeadMark]) -> None:
-        """Those that are in the cut, of entries that died behind it. A snapshot does not tell what removed an entry:
-        that is in every cut that can be told.
-        """
+        """Those that are in the cut, of entries that died behind it."""
         self._unread += [mark.id for mark in marks if self._cut.has(mark.writer, mark.seq)]
 
     def _read_dead(self) -> None:
@@ -417,12 +419,19 @@ class Collecting:
         if has_values:
             for row in rows:  # what the disk has spoilt is looked for as a value of now is
                 self._replica.values.doubt(row.entry)
-        self._take([row.entry for row in rows if row.removal or self._storage.has_removals(row.position)])
+        self._take(self._known(rows))
         if has_values and self._size_bytes > PAST_BYTES_MAX:
             raise TooLarge(
                 f"what is gone since takes more than {PAST_BYTES_MAX:,} bytes: read less at once, by a longer "
                 "prefix, or key by key"
             )
+
+    def _known(self, rows: list[PastRow]) -> list[Entry]:
+        """A snapshot does not tell what removed an entry. It is in each cut that can be told, and in no checkpoint that
+        this node had before.
+        """
+        is_kept, has_removals = self._cut.kept is not None, self._storage.has_removals
+        return [row.entry for row in rows if is_kept or row.removal or has_removals(row.position)]
 
     def _take(self, entries: list[Entry]) -> None:
         for entry in inside(entries, self._cut.vector):
@@ -444,23 +453,31 @@ def past_replica(replica: Replica, storage: Storage, cut: Cut, entries: Entries)
     past.entries = entries
     past.conflicting = ConflictingKeys(entries)
     past.vector, past.token = cut.vector, None
-    texts = _Texts(replica, storage, cut)
+    texts = TextsOfCut(replica, storage, cut)
     past.documents = Documents(texts.load, texts.exists)
     return past
 
 
-class _Texts:
+class TextsOfCut:
     """The documents of texts as of a cut: of a state from before it, or from the beginning on, by the edits in it."""
 
     def __init__(self, replica: Replica, storage: Storage, cut: Cut) -> None:
         self._replica, self._storage, self._cut = replica, storage, cut
 
     def exists(self, document: Dot) -> bool:
-        return self._storage.document_exists(self._replica.id, document)
+        """Whether something of it is here."""
+        storage, recalled = self._storage, self._cut.recalled
+        is_recalled = bool(recalled) and storage.document_exists(recalled, document)
+        return is_recalled or storage.document_exists(self._replica.id, document)
 
     def load(self, document: Dot) -> tuple[bytes | None, list[bytes]]:
         """:raises TooOld: of the edits that are in the cut not all are kept one by one."""
         storage, space, cut = self._storage, self._replica.id, self._cut
+        if cut.recalled and storage.document_exists(cut.recalled, document):
+            state, _ = storage.document(cut.recalled, document)
+            if not state:
+                raise too_old(self._replica, "this state of a text")
+            return state, []
         state, updates = storage.document_as_of(space, document, cut.after)
         later = storage.document_updates(space, document, cut.after, EDITS_MAX)
         if state is None:

@@ -41,7 +41,10 @@ def blob_read(reader: Reader, args: Mapping[str, Any]) -> object:
 
 
 def _dead(reader: Reader, parts: str, sub: str) -> bytes | None:
-    row, values = reader.storage.dead_part(reader.replica.id, parts, sub), reader.replica.values
+    replica, storage = reader.replica, reader.storage
+    spaces = (replica.id, *replica.checkpoints.recalled_numbers())
+    row = next((row for space in spaces if (row := storage.dead_part(space, parts, sub)) is not None), None)
+    values = replica.values
     if row is None:
         return None
     values.doubt(row.entry)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crdtsync.causality import covers
 from crdtsync.core.crdt.entries import DIGEST_MODULUS
 from crdtsync.core.reads.as_of import Collecting, KeySelection
-from crdtsync.core.reads.cuts import Cut, cut_of
+from crdtsync.core.reads.cuts import Cut, cut_of_checkpoint, is_told
 from crdtsync.errors import InvalidEncoding
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ class CheckpointCheck:
         replica, record = self.replica, self._record
         if self._storage.has_backlog or not covers(replica.durable_vector(), record.vector):
             return False  # not all of it is on disk yet
-        if not all(covers(record.vector, floor) for floor, _ in replica.past.floors()):
+        if self._cut is None:
+            self._cut = cut_of_checkpoint(replica, record, is_trial=True)
+        if not is_told(replica, self._cut):
             return True  # of some keys less history is kept than this takes: nobody can tell
         if self._values:
             some, self._values = self._values[:SLICE_VALUES], self._values[SLICE_VALUES:]
@@ -100,8 +102,7 @@ class CheckpointCheck:
 
     def _look(self) -> None:
         if self._page is None:
-            if self._cut is None:
-                self._cut = cut_of(self.replica, self._record.vector, self._record.time_ms)
+            assert self._cut is not None
             wanted = KeySelection(None, "", self._start or "", SLICE_KEYS, has_values=False)
             self._page = Collecting(self.replica, self._storage, self._cut, wanted)
         if self._page.advance():

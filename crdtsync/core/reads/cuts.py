@@ -22,14 +22,15 @@ All of it is exact or refused: history has a floor, and no cut that does not cov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector, Writer, covers, hlc_ms, merge
 from crdtsync.errors import TooOld
 from crdtsync.named_tuple import NamedTuple
+from crdtsync.wire.patterns import check_pattern
 
 if TYPE_CHECKING:
+    from crdtsync.core.history.checkpoints import Checkpoint, Kept
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.rows import LogRow
 
@@ -50,6 +51,13 @@ class Cut(NamedTuple):
     time_ms: int
     after: int
     to: int
+    kept: Kept | None = None
+    """How this node keeps the checkpoint that it is of."""
+
+    @property
+    def recalled(self) -> int:
+        """Under which number stands what was recalled of it; 0: nothing was."""
+        return 0 if self.kept is None else self.kept.number
 
     @property
     def is_prefix(self) -> bool:
@@ -61,15 +69,30 @@ class Cut(NamedTuple):
         return seq <= self.vector.get(writer, 0)
 
 
-def check_told(
-    replica: Replica, vector: Mapping[Writer, int], what: str, key: str | None = None, prefix: str = ""
-) -> None:
-    """Refuse a cut that history no longer tells, of ``key`` or of all keys that begin with ``prefix``.
+def is_told(replica: Replica, cut: Cut, key: str | None = None, prefix: str = "") -> bool:
+    """Whether history still tells a cut, of ``key`` or of all keys that begin with ``prefix``."""
+    if cut.kept is None and not covers(cut.vector, replica.past.floor):
+        return False
+    untold = map(check_pattern, () if cut.kept is None else cut.kept.untold)
+    if any(pattern.meets(prefix) if key is None else pattern.matches(key) for pattern in untold):
+        return False
+    return all(covers(cut.vector, floor.vector) for floor in replica.past.floors_of_patterns(key, prefix))
+
+
+def untold_of(replica: Replica, cut: Cut) -> set[str]:
+    """The patterns of keys of which history no longer tells a cut."""
+    floors = replica.past.floors_of_patterns()
+    untold = {floor.pattern.text for floor in floors if not covers(cut.vector, floor.vector)}
+    return untold if cut.kept is None else untold | {*cut.kept.untold}
+
+
+def check_told(replica: Replica, cut: Cut, key: str | None = None, prefix: str = "") -> None:
+    """Refuse a cut that history no longer tells, as :func:`is_told` says.
 
     :raises TooOld: it lies below a floor.
     """
-    if not all(covers(vector, floor) for floor, _ in replica.past.floors(key, prefix)):
-        raise too_old(replica, what)
+    if not is_told(replica, cut, key, prefix):
+        raise too_old(replica, "this point")
 
 
 def too_old(replica: Replica, what: str) -> TooOld:
@@ -90,6 +113,16 @@ def cut_of(replica: Replica, vector: VersionVector, time_ms: int) -> Cut:
         after = replica.checkpoints.position_of(vector)
     places = [storage.change_position(space, writer, seq) for writer, seq in vector.items()]
     return Cut(vector, time_ms, after, max([after, trimmed, *places]))
+
+
+def cut_of_checkpoint(replica: Replica, record: Checkpoint, *, is_trial: bool = False) -> Cut:
+    """The cut of a checkpoint; all of it must be on disk. ``is_trial``: as if all of it had been recalled."""
+    kept = replica.checkpoints.kept(record)
+    if kept is None or not (kept.is_whole or is_trial):
+        return cut_of(replica, record.vector, record.time_ms)
+    if kept.number:
+        return Cut(record.vector, record.time_ms, kept.position, kept.position, kept)
+    return cut_of(replica, record.vector, record.time_ms)._replace(kept=kept)
 
 
 def cut_at_time(replica: Replica, time_ms: int) -> Cut:

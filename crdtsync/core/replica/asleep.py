@@ -104,6 +104,8 @@ def _is_time_to_change_it(replica: Replica) -> bool:
         len(expiry)
         or expiry.hidden_count
         or replica.checkpoints.policies()
+        or replica.checkpoints.lacking()
+        or replica.checkpoints.leavings
         or replica.past.taken_away.before()
         or any(schema.history is not None for schema in replica.schemas.all())
         or len(uploads)

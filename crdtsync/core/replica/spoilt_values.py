@@ -16,6 +16,8 @@ from crdtsync.wire.blobs import subject_of
 from crdtsync.wire.change import Codec, value_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from crdtsync.causality import Dot
     from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.space import SpaceState
@@ -30,13 +32,17 @@ class SpoiltValues:
         self._space = space
         self._codec = codec
 
-    def value_of(self, key: str, dot: Dot) -> bytes | None:
-        """The value of an entry, alive or dead, for a peer whose disk has spoilt it; None: it is not here."""
+    def value_of(self, key: str, dot: Dot, recalled: Sequence[int] = ()) -> bytes | None:
+        """The value of an entry, alive, dead or ``recalled`` under one of these numbers, for a peer whose disk has
+        spoilt it; None: it is not here.
+        """
         space = self._space
         entry = space.entries.find(key, dot)
         if entry is not None:
             return entry.value
-        row = space.storage.dead_row(space.id, key, dot)
+        row = next(
+            (row for one in (space.id, *recalled) if (row := space.storage.dead_row(one, key, dot)) is not None), None
+        )
         return self._in_log(dot) if row is None else space.storage.value(row)
 
     def logged(self, entry: Entry, can_mend: bool) -> bytes | None:

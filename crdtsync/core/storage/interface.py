@@ -170,10 +170,12 @@ class Storage(Protocol):
     # -- for older cuts ----------------------------------------------------------------------------------------
 
     def dead_marks(
-        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None
+        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None, recalled: int = 0
     ) -> tuple[list[DeadMark], DeadPlace | None]:
         """Those that died behind a position, of so many dead entries after a place, by key and time of writing; of all
         keys, or of one. And where the last of these stands, if there may be more.
+
+        ``recalled``: and all that was recalled under this number.
         """
 
     def has_removals(self, position: int) -> bool:

@@ -10,6 +10,7 @@ from crdtsync.core.crdt.entry import Entry
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
+from crdtsync.wire.tokens import encode_dot
 
 
 class SpaceRow(NamedTuple):
@@ -435,6 +436,11 @@ def taken_away_name(space: int, position: int | None) -> str:
 def history_floor_name(space: int, pattern: str) -> str:
     """Under which name a node keeps where the history of a pattern's keys begins, if that is later than of others."""
     return f"history_floor/{space}/{pattern}"
+
+
+def kept_name(space: int | None, dot: Dot | None) -> str:
+    """Under which name a node keeps how it keeps a checkpoint; None: how all begin, of a space or of all."""
+    return f"kept/{'' if space is None else f'{space}/'}{'' if dot is None else encode_dot(dot)}"
 
 
 def moved_name(space: int, number: int | None) -> str:

@@ -50,6 +50,7 @@ from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Holding, Links, Reached, Relays
 from crdtsync.wire.peer.messages import MESSAGES, decode_message
 from crdtsync.wire.peer.probes import Probe, Probed
+from crdtsync.wire.peer.recalling import Recall, Recalled
 from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from crdtsync.wire.peer.values import Intact, Spoilt
@@ -64,7 +65,13 @@ UNHEARD_WRITERS_MAX = 1_000
 Handler = Callable[[Link, Any], list[Applied] | None]
 """Handles a message of one class from a connection; the changes that it could apply."""
 
-_OfSpace = Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain | Spoilt | Intact
+_OfSpace = (
+    Changes | Offer | Take | Part | Digests | Removed | Sample | Sampled | Chain | Spoilt | Intact | Recall | Recalled
+)
+
+
+def _ignore(_link: Link, _message: Any) -> None:
+    """Handles a message until another part does."""
 
 
 class SpaceAccess(Protocol):
@@ -165,8 +172,16 @@ class Sync:
             Chain: self._in_space(self.forks.heard),
             Spoilt: self._in_space(lambda link, _, replica, spoilt: self.value_repair.asked(link, replica, spoilt)),
             Intact: self._in_space(lambda _link, _, replica, intact: self.value_repair.came(replica, intact)),
+            Recall: _ignore,
+            Recalled: _ignore,
         }
         assert self._handlers.keys() == set(MESSAGES.values()), "a message has no handler"
+
+    def answer_by(
+        self, message: type[Message], handle: Callable[[Link, SpaceLink, Replica, Any], list[Applied] | None]
+    ) -> None:
+        """Messages of this class are handled by a part that stands above this one."""
+        self._handlers[message] = self._in_space(handle)
 
     # -- connections -------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class _Answering:
         """Look for a few more; True: that was all, or about a MiB."""
         entries = self.message.entries
         for key, dot in entries[self.position : self.position + SLICE_ENTRIES]:
-            value = self.replica.spoilt.value_of(key, dot)
+            value = self.replica.spoilt.value_of(key, dot, self.replica.checkpoints.recalled_numbers())
             if value is not None:
                 self.found.append((key, dot))
                 self.values.append(value)

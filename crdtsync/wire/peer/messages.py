@@ -122,6 +122,7 @@ from crdtsync.wire.peer import (
     hello,
     meshing,
     probes,
+    recalling,
     resolvers,
     transfer,
     values,
@@ -142,6 +143,7 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     health,
     cards,
     values,
+    recalling,
     votes,
 )
 """The modules whose classes are the messages, in the order of the reference page."""

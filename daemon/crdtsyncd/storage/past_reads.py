@@ -28,6 +28,8 @@ from crdtsync.core.storage.rows import (
 from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack, unpack
 
+_BEHIND_ALL = (1 << 63) - 1
+"""Behind all positions of the log."""
 _SHORT_VALUE = f"CASE WHEN LENGTH(e.value) <= {INLINE_BYTES_MAX} THEN e.value END"
 PAST_BYTES = 1024 * 1024
 """With so many bytes of values a page of dead entries ends: whoever wants more asks again."""
@@ -161,13 +163,16 @@ class PastReads(StateReads):
     # -- older cuts --------------------------------------------------------------------------------------------
 
     def dead_marks(
-        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None
+        self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None, recalled: int = 0
     ) -> tuple[list[DeadMark], DeadPlace | None]:
+        of_one = (
+            f"SELECT key, hlc, row, writer, seq, n, {{}} FROM entries INDEXED BY entries_dead_by_key WHERE space = ? "
+            f"AND position IS NOT NULL {'' if key is None else 'AND key = ? '}AND (key, hlc, row) > (?, ?, ?)"
+        )
+        spaces = {space: "position"} | ({recalled: str(_BEHIND_ALL)} if recalled else {})
         looked_at = self._dead_db.execute(
-            "SELECT key, hlc, row, writer, seq, n, position "
-            "FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND position IS NOT NULL "
-            f"{'' if key is None else 'AND key = ? '}AND (key, hlc, row) > (?, ?, ?) ORDER BY key, hlc, row LIMIT ?",
-            (space, *(() if key is None else (key,)), *after, rows_max),
+            f"{' UNION ALL '.join(map(of_one.format, spaces.values()))} ORDER BY key, hlc, row LIMIT ?",
+            (*(part for one in spaces for part in (one, *(() if key is None else (key,)), *after)), rows_max),
         ).fetchall()
         marks = [DeadMark(number, key, *dot) for key, _, number, *dot, died in looked_at if died > position]
         return marks, DeadPlace(*looked_at[-1][:3]) if len(looked_at) == rows_max else None
