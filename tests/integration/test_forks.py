@@ -126,7 +126,7 @@ def marked(state: Any) -> str:
     return content
 
 
-def test_texts_that_both_sides_edit_are_merged_on_hosts_that_are_cut_off_too(pair: Cluster) -> None:
+def test_what_hosts_that_are_cut_off_merge_stands_once_in_texts_and_sets_alone(pair: Cluster) -> None:
     first, second = pair[0].client("ann"), pair[1].client("bob")
     first.text("text").set("one two three")
     first.doc("doc").set("a", 1)
@@ -137,6 +137,10 @@ def test_texts_that_both_sides_edit_are_merged_on_hosts_that_are_cut_off_too(pai
     forks[0].text("text").set("one FORK two three")
     forks[0].doc("doc").set("b", 2)
     forks[0].text("new").set("new")
+    forks[0].incr("count", 3)
+    forks[0].append("log", "x")
+    forks[0].add("set", "x")
+    forks[0].set("plan", 1)
     second.wait(first.now())
     second.wait(forks[0].now())
     pair.cut(0, 1)
@@ -147,7 +151,14 @@ def test_texts_that_both_sides_edit_are_merged_on_hosts_that_are_cut_off_too(pai
         state.doc("doc").set(word, True)
         foreseen = state.merge_space("trial", dry_run=True)
         merged = state.merge_space("trial")
-        assert (merged.written, merged.left) == (foreseen.written, {}) == (["doc", "new", "text"], {})
+        assert (
+            (merged.written, merged.left)
+            == (foreseen.written, {})
+            == (
+                ["count", "doc", "log", "new", "plan", "set", "text"],
+                {},
+            )
+        )
     forks[1].text("text").set("one FORK two")  # on one of them it goes on, and is merged again
     second.merge_space("trial")
     pair.heal()
@@ -156,6 +167,10 @@ def test_texts_that_both_sides_edit_are_merged_on_hosts_that_are_cut_off_too(pai
         assert marked(state) == "ANN one FORK two BOB"
         assert state.doc("doc").get("") == {"a": 1, "b": 2, "ANN": True, "BOB": True}
         assert state.text("new").read() == "new"
+        assert (state.members("set"), state.get("count"), state.log("log")) == (["x"], 6, ["x", "x"])
+        plan = state.entry("plan")
+        assert plan is not None
+        assert [plan.value, *(one.value for one in plan.siblings)] == [1, 1]
     second.text("text").compact()
     forks[1].text("text").set("one FORK AGAIN two")
     for state in (second, first, second):  # an edit of the document before
@@ -239,6 +254,29 @@ def test_a_key_of_another_kind_since_the_fork_stops_no_merge(daemon: Daemon) -> 
         merged = state.merge_space("trial")
         assert (merged.left, merged.written) == ({}, ["a", "b"])
         assert (state.log("a"), state.get("b")) == ([1, 2], "behind it")
+
+
+def test_a_key_that_the_space_refuses_is_left_and_the_others_are_merged(daemon: Daemon) -> None:
+    with daemon.client("ann") as state:
+        for key in ("a", "b", "c"):
+            state.incr(key)
+        state.set("plan", 1)
+        state.fork("trial")
+        fork = state.session(space="trial")
+        state.delete("a")
+        state.set("a", "register")
+        state.schema_set("plan", json_schema={"maximum": 2})
+        for key in ("a", "b", "c"):
+            fork.incr(key)
+        fork.set("plan", 3)
+        merged = state.merge_space("trial")
+        assert (merged.written, [*merged.left]) == (["b", "c"], ["a", "plan"])
+        assert merged.left["a"].startswith("'a' is a register")
+        assert [state.get(key) for key in ("a", "b", "c", "plan")] == ["register", 2, 2, 1]
+        state.schema_set("plan", json_schema={"maximum": 3})
+        state.delete("a")
+        assert state.merge_space("trial").written == ["a", "plan"]
+        assert [state.get(key) for key in ("a", "b", "c", "plan")] == [1, 2, 2, 3]
 
 
 async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:

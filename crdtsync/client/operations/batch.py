@@ -10,11 +10,12 @@ from crdtsync.client.session.request_context import AdditiveWrite, Condition, Wr
 from crdtsync.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Context, Seen, WriteConcern
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.errors import Refused
 
 
 class Batch:
@@ -187,9 +188,9 @@ class Batch:
         """The operations so far."""
         return self._writes
 
-    def take_in(self, other: Batch) -> None:
+    def take_in(self, recorded: Iterable[Write[Any]]) -> None:
         """Record what another batch of the same session has recorded."""
-        for write in other.recorded:
+        for write in recorded:
             self._add(write, None)
 
     def commit(self, timeout_s: float) -> Steps[str | None]:
@@ -209,3 +210,14 @@ class Batch:
             write.learn(result, token, True) for write, result in zip(self._writes, reply["results"], strict=True)
         ]
         return token
+
+
+def tell_of_one(refusal: Refused) -> int | None:
+    """Leave out of a refusal which operation of the batch it was, and return that: its author made no batch."""
+    index = refusal.details.pop("index", None)
+    if isinstance(index, int):
+        refusal.details.pop("op", None)
+        refusal.message = refusal.message.partition(": ")[2].removesuffix("; nothing of the batch was done")
+        refusal.args = (refusal.message,)
+        return index
+    return None

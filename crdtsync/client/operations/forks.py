@@ -13,7 +13,7 @@ is noted (:mod:`crdtsync.client.text.carrying`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from crdtsync.wire.tokens import Version, decode_dot, decode_token, decode_versi
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.session.request_context import Write
     from crdtsync.client.values.results import Entry, Field, LogItem
 
 UNSEEN = READ_LONG_AGO
@@ -115,6 +116,24 @@ def carry(
         for item in before.items:
             if item.dot in elements and item.dot not in left:
                 batch.remove(key, elements[item.dot])
+
+
+def without(key: str, recorded: Iterable[Write[Any]], records: str) -> Iterator[Write[Any]]:
+    """What was recorded but for what is written to ``key`` and noted of it. The condition of the first note is then
+    that of the first one left.
+    """
+    condition: dict[str, Any] = {}
+    for write in recorded:
+        arguments: dict[str, Any] = write.arguments
+        is_note = arguments["key"] == records
+        if is_note:
+            condition |= {name: arguments.pop(name) for name in ("if_version", "if_absent") if name in arguments}
+        if arguments["key"] == key or (is_note and key in arguments["fields"]):
+            continue
+        if is_note:
+            arguments |= condition
+            condition = {}
+        yield write
 
 
 def _register(batch: Batch, key: str, _before: State | None, after: State, seen: str) -> None:

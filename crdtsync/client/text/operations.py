@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
+from crdtsync.client.operations.batch import tell_of_one
 from crdtsync.client.session.request_context import ALWAYS, Condition, Write
 from crdtsync.client.text.replica_cache import Replicas
 from crdtsync.client.values.durations import milliseconds
@@ -106,7 +107,7 @@ class TextOperations:
         try:
             return (yield from context.send(batch, w, timeout_s))
         except Refused as refusal:
-            _tell_of_one_edit(refusal)
+            tell_of_one(refusal)
             raise
 
     def state(self, key: str) -> Exchange[TextUpdate | None]:
@@ -293,11 +294,3 @@ def _check_numbers(**numbers: object) -> None:
     for name, number in numbers.items():
         if type(number) is not int:
             raise InvalidRequest(f"{name} must be a whole number, not {number!r:.40}")
-
-
-def _tell_of_one_edit(refusal: Refused) -> None:
-    """Leave out of a refusal which operation of the batch it was: the author of the edit made none."""
-    if refusal.details.pop("index", None) is not None:
-        refusal.details.pop("op", None)
-        refusal.message = refusal.message.partition(": ")[2].removesuffix("; nothing of the batch was done")
-        refusal.args = (refusal.message,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge
+from crdtsync.errors import InvalidRequest, Refused, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,8 @@ class AsyncForkMethods(AsyncMethods):
             for entry in await past.entries(one, timeout=timeout):
                 if forks.is_carried(entry.key):
                     state = await carrying.state(past, entry)
-                    await carrying.carry(entry.key, None, state, forks.UNSEEN, {}, None)
+                    carried = await carrying.carry(entry.key, None, state, forks.UNSEEN, {})
+                    await carrying.take_in(entry.key, carried, state, None)
         await carrying.flush()
         note = json.dumps({"space": base.space, "checkpoint": at})
         return await fork.checkpoint(forks.FORKED, prefix=prefixes, note=note, timeout=timeout)
@@ -94,8 +95,8 @@ class AsyncForkMethods(AsyncMethods):
         old = {entry.key: entry for entry in await then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in await today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
-        merged = forks.Merged()
         carrying = AsyncCarrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
+        merged = forks.Merged(left=carrying.left)
         await carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
@@ -115,13 +116,16 @@ class AsyncForkMethods(AsyncMethods):
                 if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                     pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
                     elements = {there.dot: here.dot for there, here in pairs}
-                await carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
-            except (InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge) as error:
+                carried = await carrying.carry(key, was, state, forks.seen_with(cut, record), elements)
+            except Refused as error:
                 merged.left[key] = error.message
             else:
+                await carrying.take_in(key, carried, state, now)
                 (merged.removed if after is None else merged.written).append(key)
         await carrying.flush()
         merged.token = carrying.token
+        for keys in (merged.written, merged.removed):
+            keys[:] = [key for key in keys if key not in merged.left]
         return merged
 
     async def _points(self, base: AsyncSession, fork: AsyncSession) -> tuple[Checkpoint, Any]:
@@ -143,15 +147,16 @@ class AsyncForkMethods(AsyncMethods):
 
 
 class AsyncCarrying:
-    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written.
+    """Writes into ``target``, some operations a change.
 
-    ``dry_run``: it writes nothing.
+    ``records``: the map in which it notes what it has written, if any. ``dry_run``: it writes nothing.
     """
 
     def __init__(
-        self, target: AsyncSession, timeout: Seconds | None, records: str | None = None, *, dry_run: bool = False
+        self, target: AsyncSession, timeout: Seconds | None, records: str = "", *, dry_run: bool = False
     ) -> None:
         self.token: str | None = None
+        self.left: dict[str, str] = {}
         self._is_dry = dry_run
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
@@ -167,7 +172,7 @@ class AsyncCarrying:
 
     async def begin(self) -> None:
         """Look at what was noted; from now on nobody else may note anything."""
-        if self._records is not None:
+        if self._records:
             entry = await self._target.entry(self._records)
             self._version = None if entry is None else entry.version
 
@@ -192,23 +197,32 @@ class AsyncCarrying:
         return State(entry, value, items)
 
     async def carry(
-        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str],
-        point: str | None,
-    ) -> None:  # fmt: skip
-        """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
+        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str]
+    ) -> tuple[Batch, str | None]:
+        """What makes of ``before`` what ``after`` is, to be taken in; and what was written of it by a change of its
+        own.
+        """
         from crdtsync.client.operations import forks
 
-        alone, version = self._new_batch(), None
+        parts = self._new_batch()
         if after is not None and after.entry.kind == "text":
-            version = await self._carry_text(key, before, after)
-        elif after is not None and after.entry.kind == "blob":
-            version = await self._carry_blob(key, after, seen)
-        else:
-            forks.carry(alone, key, before, after, seen, elements)
-        if len(self._batch) + len(alone) > forks.OPERATIONS_MAX or self._size_bytes > forks.BYTES_MAX:
+            return parts, await self._carry_text(key, before, after)
+        if after is not None and after.entry.kind == "blob":
+            return parts, await self._carry_blob(key, after, seen)
+        forks.carry(parts, key, before, after, seen, elements)
+        return parts, None
+
+    async def take_in(
+        self, key: str, carried: tuple[Batch, str | None], after: State | None, point: str | None
+    ) -> None:
+        """Write it, sooner or later; ``point`` is noted as how far this key has come."""
+        from crdtsync.client.operations import forks
+
+        parts, version = carried
+        if len(self._batch) + len(parts) > forks.OPERATIONS_MAX or self._size_bytes > forks.BYTES_MAX:
             await self.flush()
-        self._batch.take_in(alone)
-        if self._records is not None and point is not None:
+        self._batch.take_in(parts.recorded)
+        if self._records and point is not None:
             self._batch.merge(self._records, {key: {"at": point, "seen": version}}, seen=None, **self._condition())
         self._size_bytes += 0 if after is None else forks.size_of(after)
 
@@ -255,11 +269,24 @@ class AsyncCarrying:
         return written.version
 
     async def flush(self) -> None:
-        """Write what is collected."""
+        """Write what is collected; keys to which something is refused are ``left``."""
+        from crdtsync.client.operations import forks
+        from crdtsync.client.operations.batch import tell_of_one
+
         batch, self._batch, self._size_bytes = self._batch, self._new_batch(), 0
         if self._is_dry:
             return
-        token = await self._target.run(batch.commit(self._timeout_s), self._timeout_s)
+        try:
+            token = await self._target.run(batch.commit(self._timeout_s), self._timeout_s)
+        except Refused as refusal:
+            index = tell_of_one(refusal)
+            key = None if index is None else str(batch.recorded[index].arguments["key"])
+            if key is None or self._records in ("", key):
+                raise
+            self.left[key] = refusal.message
+            self._batch.take_in(forks.without(key, batch.recorded, self._records))
+            await self.flush()
+            return
         if token is not None:
             self.token = token
             await self.begin()

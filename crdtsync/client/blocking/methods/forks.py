@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge
+from crdtsync.errors import InvalidRequest, Refused, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,8 @@ class ForkMethods(Methods):
             for entry in past.entries(one, timeout=timeout):
                 if forks.is_carried(entry.key):
                     state = carrying.state(past, entry)
-                    carrying.carry(entry.key, None, state, forks.UNSEEN, {}, None)
+                    carried = carrying.carry(entry.key, None, state, forks.UNSEEN, {})
+                    carrying.take_in(entry.key, carried, state, None)
         carrying.flush()
         note = json.dumps({"space": base.space, "checkpoint": at})
         return fork.checkpoint(forks.FORKED, prefix=prefixes, note=note, timeout=timeout)
@@ -96,8 +97,8 @@ class ForkMethods(Methods):
         old = {entry.key: entry for entry in then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in base.fields(forks.RECORDS + name, timeout=timeout)}
-        merged = forks.Merged()
         carrying = Carrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
+        merged = forks.Merged(left=carrying.left)
         carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
@@ -117,13 +118,16 @@ class ForkMethods(Methods):
                 if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                     pairs = zip(then.log_items(key), past.log_items(key), strict=False)
                     elements = {there.dot: here.dot for there, here in pairs}
-                carrying.carry(key, was, state, forks.seen_with(cut, record), elements, now)
-            except (InvalidRequest, InvalidValue, KindMismatch, NotAllowed, TooLarge) as error:
+                carried = carrying.carry(key, was, state, forks.seen_with(cut, record), elements)
+            except Refused as error:
                 merged.left[key] = error.message
             else:
+                carrying.take_in(key, carried, state, now)
                 (merged.removed if after is None else merged.written).append(key)
         carrying.flush()
         merged.token = carrying.token
+        for keys in (merged.written, merged.removed):
+            keys[:] = [key for key in keys if key not in merged.left]
         return merged
 
     def _points(self, base: Session, fork: Session) -> tuple[Checkpoint, Any]:
@@ -145,15 +149,14 @@ class ForkMethods(Methods):
 
 
 class Carrying:
-    """Writes into ``target``, some operations a change. ``records``: the map in which it notes what it has written.
+    """Writes into ``target``, some operations a change.
 
-    ``dry_run``: it writes nothing.
+    ``records``: the map in which it notes what it has written, if any. ``dry_run``: it writes nothing.
     """
 
-    def __init__(
-        self, target: Session, timeout: Seconds | None, records: str | None = None, *, dry_run: bool = False
-    ) -> None:
+    def __init__(self, target: Session, timeout: Seconds | None, records: str = "", *, dry_run: bool = False) -> None:
         self.token: str | None = None
+        self.left: dict[str, str] = {}
         self._is_dry = dry_run
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
@@ -169,7 +172,7 @@ class Carrying:
 
     def begin(self) -> None:
         """Look at what was noted; from now on nobody else may note anything."""
-        if self._records is not None:
+        if self._records:
             entry = self._target.entry(self._records)
             self._version = None if entry is None else entry.version
 
@@ -194,23 +197,30 @@ class Carrying:
         return State(entry, value, items)
 
     def carry(
-        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str],
-        point: str | None,
-    ) -> None:  # fmt: skip
-        """Make of ``before`` what ``after`` is; ``point`` is noted as how far this key has come."""
+        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str]
+    ) -> tuple[Batch, str | None]:
+        """What makes of ``before`` what ``after`` is, to be taken in; and what was written of it by a change of its
+        own.
+        """
         from crdtsync.client.operations import forks
 
-        alone, version = self._new_batch(), None
+        parts = self._new_batch()
         if after is not None and after.entry.kind == "text":
-            version = self._carry_text(key, before, after)
-        elif after is not None and after.entry.kind == "blob":
-            version = self._carry_blob(key, after, seen)
-        else:
-            forks.carry(alone, key, before, after, seen, elements)
-        if len(self._batch) + len(alone) > forks.OPERATIONS_MAX or self._size_bytes > forks.BYTES_MAX:
+            return parts, self._carry_text(key, before, after)
+        if after is not None and after.entry.kind == "blob":
+            return parts, self._carry_blob(key, after, seen)
+        forks.carry(parts, key, before, after, seen, elements)
+        return parts, None
+
+    def take_in(self, key: str, carried: tuple[Batch, str | None], after: State | None, point: str | None) -> None:
+        """Write it, sooner or later; ``point`` is noted as how far this key has come."""
+        from crdtsync.client.operations import forks
+
+        parts, version = carried
+        if len(self._batch) + len(parts) > forks.OPERATIONS_MAX or self._size_bytes > forks.BYTES_MAX:
             self.flush()
-        self._batch.take_in(alone)
-        if self._records is not None and point is not None:
+        self._batch.take_in(parts.recorded)
+        if self._records and point is not None:
             self._batch.merge(self._records, {key: {"at": point, "seen": version}}, seen=None, **self._condition())
         self._size_bytes += 0 if after is None else forks.size_of(after)
 
@@ -257,11 +267,24 @@ class Carrying:
         return written.version
 
     def flush(self) -> None:
-        """Write what is collected."""
+        """Write what is collected; keys to which something is refused are ``left``."""
+        from crdtsync.client.operations import forks
+        from crdtsync.client.operations.batch import tell_of_one
+
         batch, self._batch, self._size_bytes = self._batch, self._new_batch(), 0
         if self._is_dry:
             return
-        token = self._target.run(batch.commit(self._timeout_s), self._timeout_s)
+        try:
+            token = self._target.run(batch.commit(self._timeout_s), self._timeout_s)
+        except Refused as refusal:
+            index = tell_of_one(refusal)
+            key = None if index is None else str(batch.recorded[index].arguments["key"])
+            if key is None or self._records in ("", key):
+                raise
+            self.left[key] = refusal.message
+            self._batch.take_in(forks.without(key, batch.recorded, self._records))
+            self.flush()
+            return
         if token is not None:
             self.token = token
             self.begin()
