@@ -53,7 +53,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
                 artifact_util.validate_path_segment(value, name)
         if session is None or file.startswith(OF_USER):
             return self._keys.below("user-artifact", app, user, file.removeprefix(OF_USER))
-        return self._keys.below("artifact", app, user, session, file)
+        return self._keys.below("artifact", app, user, session.strip(), file)  # a session's id is kept so
 
     @writing
     def save_artifact(
@@ -71,7 +71,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         :raises InputValidationError: the part has neither bytes, text nor the address of a file.
         """
         part = ensure_part(artifact)
-        scope = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+        scope = _scope(app_name, user_id, session_id)
         if artifact_util.is_artifact_ref(part):
             artifact_util.resolve_artifact_reference(file_uri=part.file_data.file_uri, remaining_depth=1, **scope)
         elif part.inline_data is None and part.text is None and part.file_data is None:
@@ -102,7 +102,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
 
         :raises InputValidationError: what is there cannot be read.
         """
-        scope: dict[str, Any] = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+        scope = _scope(app_name, user_id, session_id)
         file, of = filename, session_id
         for depth in range(REFERENCES_MAX, -1, -1):
             part = self._load(self._place(app_name, user_id, file, of), version)
@@ -159,7 +159,7 @@ class CrdtArtifactService(Attached, BaseArtifactService):
         below = self._keys.below("user-artifact", app_name, user_id)
         names = [OF_USER + self._keys.names(each)[2] for each in self._client.keys(below, delimiter="/").prefixes]
         if session_id is not None:
-            below = self._keys.below("artifact", app_name, user_id, session_id)
+            below = self._keys.below("artifact", app_name, user_id, session_id.strip())
             names += [self._keys.names(each)[3] for each in self._client.keys(below, delimiter="/").prefixes]
         return sorted(names)
 
@@ -196,6 +196,11 @@ class CrdtArtifactService(Attached, BaseArtifactService):
             app_name=app_name, user_id=user_id, filename=filename, session_id=session_id
         )
         return next((each for each in reversed(versions) if version in (None, each.version)), None)
+
+
+def _scope(app: str, user: str, session: str | None) -> dict[str, Any]:
+    """What a reference must be of."""
+    return {"app_name": app, "user_id": user, "session_id": session and session.strip()}
 
 
 def _number(key: str) -> int | None:

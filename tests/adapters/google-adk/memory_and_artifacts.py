@@ -192,6 +192,20 @@ async def test_what_a_rewound_session_no_longer_has(artifacts: BaseArtifactServi
     assert await artifacts.load_artifact(**of("f"), version=0) == data(b"1")
 
 
+async def test_an_artifact_of_a_session_is_found_by_its_id_with_and_without_space_around_it(state: Client) -> None:
+    """As the session is. ADK 2.13 leaves the space there, its later versions do not."""
+    artifacts = CrdtArtifactService(state)
+    uri = "artifact://apps/chat/users/ada/sessions/17/artifacts/f/versions/0"
+    await artifacts.save_artifact(**of("f", "17\n"), artifact=data(b"1"))
+    await artifacts.save_artifact(**of("reference", " 17"), artifact=types.Part.from_uri(file_uri=uri, mime_type="a/b"))
+    for session in ("17", "17\n", " 17 "):
+        assert await artifacts.list_artifact_keys(**ADA, session_id=session) == ["f", "reference"]
+        for file in ("f", "reference"):
+            assert await artifacts.load_artifact(**of(file, session)) == data(b"1")
+    await artifacts.delete_artifact(**of("f"))
+    assert await artifacts.list_versions(**of("f", "17\n")) == []
+
+
 async def test_many_that_save_at_once_get_versions_of_their_own(state: Client) -> None:
     artifacts = CrdtArtifactService(state)
     saved = [artifacts.save_artifact(**of("f"), artifact=data(str(n).encode())) for n in range(12)]
