@@ -21,6 +21,8 @@ A = TypeVar("A")
 P = ParamSpec("P")
 R = TypeVar("R")
 WORK_TIMEOUT_S = 60.0
+_PROCESSES = get_context("forkserver")
+_PROCESSES.set_forkserver_preload([__name__])  # which imports the client once, and not in each of them
 
 
 def beside(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -45,7 +47,7 @@ def in_threads(work: Callable[[A], R], arguments: Iterable[A]) -> list[R]:
 
 def in_processes(work: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
     """The results of ``work`` on each argument, each in a process of its own, all at once."""
-    with ProcessPoolExecutor(len(arguments), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(len(arguments), mp_context=_PROCESSES) as pool:
         return list(pool.map(work, arguments, timeout=WORK_TIMEOUT_S))
 
 
