@@ -64,9 +64,24 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     return make_cluster(3)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What boots a machine for a whole module goes first: there no other worker takes a part of the module away."""
+LONGEST = ("test_crewais_own_tests", "test_the_benchmark_measures_all_savers", "test_the_sdks_own_tests")
+"""Each takes minutes, the first one longest."""
+
+
+@pytest.hookimpl(trylast=True)  # of what is left of all
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What boots a machine for a whole module goes first: there no other worker takes a part of the module away. Each
+    of the longest begins the share of another worker, so that none of them is begun when all others are done.
+    """
     items.sort(key=lambda item: item.path.name != "test_boot.py")
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    begins = [0]  # of each worker's share, as xdist hands them out
+    for left in range(workers, 1, -1):
+        begins.append(begins[-1] + (len(items) - begins[-1]) // left)
+    longest = [item for name in LONGEST for item in items if item.name == name][: workers - 1]
+    items[:] = [item for item in items if item not in longest]
+    for begin, item in zip(begins[1:], longest, strict=False):
+        items.insert(begin, item)
 
 
 @pytest.fixture
