@@ -20,14 +20,14 @@ from crdtsync.core.storage.rows import DocumentDrop, DocumentStateRow, DocumentT
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, STEP_PARTS_MAX
 from crdtsync.core.text.family import LINEAGE, Family, families, family_of
-from crdtsync.core.text.marker import UNKNOWN_WRITER, check_marker
+from crdtsync.core.text.marker import UNKNOWN_WRITER, Edit, edits_of, is_edit_of, marker_of
 from crdtsync.core.text.passing import find_out_after, found, missing_from, placed
 from crdtsync.core.text.taking_ahead import Ahead, AtOnce
 from crdtsync.core.text.yjs_library import NO_CHANGE
-from crdtsync.errors import CrdtSyncError, InvalidEncoding, TooLarge
+from crdtsync.errors import CrdtSyncError, TooLarge
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
-from crdtsync.wire.codec import new_row, pack, unpack
+from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_OPS_MAX, EDIT_PARTS
 from crdtsync.wire.tokens import encode_dot
@@ -61,16 +61,6 @@ TAKING_IN_PARTS = 5 * EDIT_PARTS
 """To so many parts comes to look for what a new document lacks of an older one; or to load one."""
 
 _TEXT = int(Kind.TEXT)
-
-
-class _Edit(NamedTuple):
-    """An operation of a change. ``is_beginning``: it is of a document that the change makes."""
-
-    dot: Dot
-    op: Op
-    document: Dot
-    is_beginning: bool
-    update: bytes
 
 
 class _Made(NamedTuple):
@@ -123,7 +113,7 @@ class TextEdits:
         self._skipped: dict[Dot, None] = {}
         self._refused: dict[Dot, None] = {}
         self._waiting: dict[Dot, dict[tuple[Writer, int], None]] = {}
-        self._read: dict[int, _Edit] = {}
+        self._read: dict[int, Edit] = {}
         self._read_of: Change | None = None  # a change of which these edits are not applied yet
         self._at_once = AtOnce(self._documents)
 
@@ -139,14 +129,14 @@ class TextEdits:
 
     # -- edits -------------------------------------------------------------------------------------------------
 
-    def edits_of(self, change: Change) -> dict[int, _Edit]:
+    def edits_of(self, change: Change) -> dict[int, Edit]:
         """The edits of texts in a change, by operation."""
         if change is not self._read_of:
             self._read = edits_of(change)
             self._read_of = change if self._read else None
         return self._read
 
-    def _take_edit(self, change: Change, n: int) -> _Edit | None:
+    def _take_edit(self, change: Change, n: int) -> Edit | None:
         """The edit that this operation is, which is asked for no more."""
         edits = self.edits_of(change)
         edit = edits.pop(n, None)
@@ -178,7 +168,7 @@ class TextEdits:
             done.append(document)
             counts[document] = number + 1
 
-    def unknown_document(self, edits: Iterable[_Edit]) -> Dot | None:
+    def unknown_document(self, edits: Iterable[Edit]) -> Dot | None:
         """A document that one of these is of and that is not held here at all, if there is one."""
         for edit in edits:
             document = edit.document
@@ -188,7 +178,7 @@ class TextEdits:
                 return document
         return None
 
-    def is_small(self, edits: Mapping[int, _Edit]) -> bool:
+    def is_small(self, edits: Mapping[int, Edit]) -> bool:
         """Whether a change is a short edit of one document in memory, and nothing is in its way. So it is with most: of
         these no more has to be found out.
         """
@@ -202,7 +192,7 @@ class TextEdits:
                 return False
         return True
 
-    def is_to_wait(self, change: Change, edits: Sequence[_Edit]) -> bool:
+    def is_to_wait(self, change: Change, edits: Sequence[Edit]) -> bool:
         """Whether a change of another node, with these edits, edits a document that has to be made ready for that
         first, or comes to so much that it is taken in over several turns.
 
@@ -223,11 +213,11 @@ class TextEdits:
             self._read_of = None
         return bool(waits_for)
 
-    def _is_unready(self, edit: _Edit) -> bool:
+    def _is_unready(self, edit: Edit) -> bool:
         documents = self._documents
         return not edit.is_beginning and documents.exists(edit.document) and not documents.get(edit.document).is_ready
 
-    def _is_to_be_prepared(self, change: Change, edits: Sequence[_Edit]) -> Iterator[Dot]:
+    def _is_to_be_prepared(self, change: Change, edits: Sequence[Edit]) -> Iterator[Dot]:
         """A document that the change waits for: it is made ready, or the change comes to more than may be taken in in
         this turn, or it takes a while to find out where its edits stand in newer documents. That is done in the turns
         that follow. Where it takes several documents they are not all made ready first, for which all had to be in
@@ -258,13 +248,13 @@ class TextEdits:
         elif parts > SMALL_PARTS:
             self._done(parts)
 
-    def _is_to_be_placed(self, edit: _Edit, family: Family | None) -> bool:
+    def _is_to_be_placed(self, edit: Edit, family: Family | None) -> bool:
         """Whether it takes a while to find out where an edit stands in newer documents."""
         if family is None or edit.is_beginning:
             return False
         return any(True for _ in find_out_after(self._documents, family, edit.document, edit.update))
 
-    def _families(self, edits: Sequence[_Edit]) -> list[Family | None]:
+    def _families(self, edits: Sequence[Edit]) -> list[Family | None]:
         """The family of each edit; those of one document have the same."""
         known: dict[tuple[str, Dot, str | None], Family | None] = {}
         places = [(edit.op.key, edit.document, edit.op.sub) for edit in edits]
@@ -273,7 +263,7 @@ class TextEdits:
                 known[place] = self._family_here(edit)
         return [known[place] for place in places]
 
-    def _parts_of_all(self, edits: Sequence[_Edit], families_of: Sequence[Family | None]) -> int:
+    def _parts_of_all(self, edits: Sequence[Edit], families_of: Sequence[Family | None]) -> int:
         """To how many parts the edits of a change come; if these are more than a turn has, no more is looked at."""
         newer: dict[Dot, int] = {}
         parts = 0
@@ -287,7 +277,7 @@ class TextEdits:
                 break
         return parts
 
-    def _parts_at_once(self, edit: _Edit, family: Family | None, newer: int, is_alone: bool) -> int:
+    def _parts_at_once(self, edit: Edit, family: Family | None, newer: int, is_alone: bool) -> int:
         """To how many parts an edit comes, with what is made of it in so many newer documents."""
         if edit.is_beginning:
             olders = [*filter(self._documents.exists, family.before(edit.document))] if family is not None else []
@@ -322,7 +312,7 @@ class TextEdits:
                     ahead.made[edit.dot] += yield from self._made_in(document, edit, family, change, ahead.stage)
         self._ahead, self._ahead_of = ahead, (change.writer, change.seq)
 
-    def _edits_ahead(self, change: Change, ahead: _TakenAhead) -> Iterator[tuple[_Edit, Family | None]]:
+    def _edits_ahead(self, change: Change, ahead: _TakenAhead) -> Iterator[tuple[Edit, Family | None]]:
         """The edits of a change, each with the documents that are one text when it is made."""
         edits, held = edits_of(change), dict[str, list[Entry]]()
         known: dict[tuple[object, ...], Family | None] = {}
@@ -339,7 +329,7 @@ class TextEdits:
                     known[told_by] = self._family(edit, here)
                 ahead.made[edit.dot] = []
                 yield edit, known[told_by]
-                here.append(_marker_of(edit))
+                here.append(marker_of(edit))
 
     def _is_valid(self, ahead: _TakenAhead) -> bool:
         """Whether the change is still made in the same documents, and these are as they were."""
@@ -359,7 +349,7 @@ class TextEdits:
                 at_once(self._documents.get(edit.document).make_ready())
         at_once(self._take_ahead(change))
 
-    def _is_gone(self, edit: _Edit) -> bool:
+    def _is_gone(self, edit: Edit) -> bool:
         """Whether it is of a document that was purged, by somebody who did not know that."""
         document = edit.document
         if document == edit.dot or not self._replica.purges.covers(edit.op.key, document):
@@ -428,7 +418,7 @@ class TextEdits:
     # -- documents of one text -----------------------------------------------------------------------------------
 
     def _made(
-        self, edit: _Edit, change: Change, family: Family | None, stage: Stage, *, is_tried: bool = False
+        self, edit: Edit, change: Change, family: Family | None, stage: Stage, *, is_tried: bool = False
     ) -> Steps[list[_Made | CrdtSyncError]]:
         """Make an edit in its document, and in all newer ones of the text too; a new one takes in what was edited
         without it. Or why that cannot be. ``is_tried``: it is made in its document.
@@ -440,7 +430,7 @@ class TextEdits:
         return made
 
     def _made_in(
-        self, document: Dot, edit: _Edit, family: Family | None, change: Change, stage: Stage, *, is_tried: bool = False
+        self, document: Dot, edit: Edit, family: Family | None, change: Change, stage: Stage, *, is_tried: bool = False
     ) -> Steps[list[_Made | CrdtSyncError]]:
         """Make an edit in its document, or in a newer one of the text."""
         dot, update = edit.dot, edit.update
@@ -457,25 +447,25 @@ class TextEdits:
             if not is_tried:
                 yield from stage.apply(document, update)
             made.append(new_row(_Made, (document, dot, update)))
-            is_begun = edit.is_beginning and not any(_is_edit_of(later, document) for later in change.ops[dot.n + 1 :])
+            is_begun = edit.is_beginning and not any(is_edit_of(later, document) for later in change.ops[dot.n + 1 :])
             if is_begun and family is not None:
                 yield from self._take_in_older(document, family, dot, stage, made)
         except CrdtSyncError as error:
             made.append(error)
         return made
 
-    def _is_of_family(self, edit: _Edit) -> bool:
+    def _is_of_family(self, edit: Edit) -> bool:
         """Whether its document may be one of several of its text."""
         return edit.op.sub == LINEAGE or edit.op.key in self._documents.compacted
 
-    def _family_here(self, edit: _Edit) -> Family | None:
+    def _family_here(self, edit: Edit) -> Family | None:
         return self._family(edit, self._replica.entries.held(edit.op.key)) if self._is_of_family(edit) else None
 
-    def _family(self, edit: _Edit, held: Sequence[Entry]) -> Family | None:
+    def _family(self, edit: Edit, held: Sequence[Entry]) -> Family | None:
         """The documents of the text that an edit is of, with what it says itself; None: there is but one."""
         if edit.op.sub != LINEAGE and not any(entry.sub == LINEAGE for entry in held):
             return None
-        return family_of([*held, _marker_of(edit)], edit.document)
+        return family_of([*held, marker_of(edit)], edit.document)
 
     def _take_in_older(
         self, newer: Dot, family: Family, dot: Dot, stage: Stage, made: list[_Made | CrdtSyncError]
@@ -594,41 +584,14 @@ def _next_turn() -> Steps[None]:
     yield
 
 
-def _is_passed_on(edit: _Edit, family: Family | None, document: Dot, made: Sequence[_Made | CrdtSyncError]) -> bool:
+def _is_passed_on(edit: Edit, family: Family | None, document: Dot, made: Sequence[_Made | CrdtSyncError]) -> bool:
     """Whether an edit, of which this was made in its own document, is to be made in another one."""
     if edit.is_beginning or family is None or document not in family.members or not made:
         return False
     return isinstance(made[0], _Made) and family.place(document) > family.place(edit.document)
 
 
-def _passed_on(edit: _Edit, document: Dot, member: Member, stage: Stage) -> bytes:
+def _passed_on(edit: Edit, document: Dot, member: Member, stage: Stage) -> bytes:
     """An edit as it is to be made in a newer document."""
     newer, olders = stage.get(document), [edit.document]
     return placed(edit.update, newer, member, olders, stage.get, structs_max=CLOCK_MAX, may_wait=stage.may_wait)
-
-
-def _is_edit_of(op: Op, document: Dot) -> bool:
-    try:
-        return op.kind == _TEXT and op.value is not None and check_marker(unpack(op.value))[0] == document
-    except InvalidEncoding:
-        return False
-
-
-def edits_of(change: Change) -> dict[int, _Edit]:
-    """The edits of texts in a change, by operation."""
-    found: dict[int, _Edit] = {}
-    for n, op in enumerate(change.ops):
-        if op.kind == _TEXT and op.value is not None:
-            try:
-                named, update = check_marker(unpack(op.value))
-            except InvalidEncoding:
-                continue
-            dot = new_row(Dot, (change.writer, change.seq, n))
-            document = named or dot
-            found[n] = new_row(_Edit, (dot, op, document, document[:2] == dot[:2], update))
-    return found
-
-
-def _marker_of(edit: _Edit) -> Entry:
-    op = edit.op
-    return Entry(0, edit.dot, op.key, op.sub, int(op.kind), 0, "", pack(list(edit.document)), b"", op.attrs)

@@ -21,7 +21,7 @@ Modules:
 - ``yjs_library``: the only door to pycrdt in the core
 - ``document``: one Yjs document in memory: check, apply, undo, read
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
-- ``marker``: the entries that name documents
+- ``marker``: the entries that name documents, and the operations that write them
 - ``drafted_edits``: the edits of one document in a change in the making
 - ``taking_ahead``: where the edits of a change are made: in the documents at once, or ahead in copies, over turns
 - ``length_limit``: how long a text may become by a local edit
