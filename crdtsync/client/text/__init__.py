@@ -20,6 +20,7 @@ Modules:
 - ``tree``: a document's nested maps and lists, by paths
 - ``replica``: a session's own replica of one text
 - ``replica_cache``: the texts that a session holds, bounded
+- ``carrying``: the edits of a text for another space
 - ``editor_state``: an editor without its connection
 - ``typed_buffer``: what was typed and is not in the document yet
 - ``piece_table``: a long text in pieces, with positions in code points and in bytes

@@ -16,6 +16,7 @@ Modules:
 - ``pattern_trimming``: the same for the history of keys whose schema says how much is kept
 - ``upload_sweep``: clears away uploads of blobs that nobody has finished
 - ``automatic_checkpoints``: the checkpoints that policies ask for
+- ``checkpoint_recall``: what a checkpoint holds, asked of others by a node that came later
 - ``purging``: takes what was purged out of everything that this node stores
 - ``retention_caps``: those caps
 - ``text_maintenance``: texts: compacts documents that have grown, writes torn ones anew,
