@@ -27,6 +27,7 @@ from tests.fleet.clock import START_MS
 from tests.fleet.editor import Editor, texts_of
 from tests.fleet.fleet import CODEC, Fleet, fleet_of
 from tests.fleet.host import Host
+from tests.fleet.limits import set_limits
 from tests.fleet.stranger import Stranger
 
 SHORT_LOG = Caps(log_bytes_max=1, log_age_ms_max=10_000, history_bytes_max=1, history_age_ms_max=10_000)
@@ -48,14 +49,22 @@ def document_bytes(machine: Host) -> int:
     return int(told)
 
 
-def bloat(editor: Editor, rounds: int = 1) -> None:
-    """Make the document large, by some 10 kB each round, and leave the text as it is."""
+BULKY_BYTES = 8 * 1024
+
+
+@pytest.fixture
+def soon_bulky(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text is bulky from so many bytes on: an eighth of what it takes elsewhere."""
+    set_limits(monkeypatch, BULKY_BYTES_MIN=BULKY_BYTES)
+
+
+def bloat(editor: Editor) -> None:
+    """Make the document large, by some 10 kB, and leave the text as it is."""
     text = editor.read()
     editor.append("-" * 1000)
-    for _ in range(rounds):
-        positions = range(len(text) + 1, len(editor.replica.content))
-        editor.edit_all([(at, at, "y") for at in positions])
-        editor.edit_all([(at + n, at + n + 1, "") for n, at in enumerate(positions)])
+    positions = range(len(text) + 1, len(editor.replica.content))
+    editor.edit_all([(at, at, "y") for at in positions])
+    editor.edit_all([(at + n, at + n + 1, "") for n, at in enumerate(positions)])
     editor.edit(len(text), len(editor.replica.content), "")
 
 
@@ -313,13 +322,14 @@ def forgetting(editor: Editor) -> str:
     return str(editor.compact()["document"])
 
 
+@pytest.mark.usefixtures("soon_bulky")
 def test_a_text_of_many_older_documents_is_not_compacted_by_itself_for_its_size(
     pair: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crdtsync.core.kinds.text_join.OLDER_MAX", 0)
     editor = Editor(pair["a"])
     editor.append("the text")
-    bloat(editor, 8)
+    bloat(editor)
     before = editor.replica.document
     pair.run(2 * IDLE_S, 5.0)
     editor.read()
@@ -575,13 +585,14 @@ def test_a_late_edit_is_in_the_new_document_after_a_restart_too(split: Fleet) ->
         assert texts_of(machine) == ["one two three four"]
 
 
+@pytest.mark.usefixtures("soon_bulky")
 def test_an_idle_bulky_text_is_compacted_by_itself(pair: Fleet) -> None:
     editor = Editor(pair["a"])
     editor.append("the text")
-    bloat(editor, 8)
+    bloat(editor)
     pair.sync()
     before = editor.replica.document
-    assert len(pair["a"].replica.documents.get(decode_dot(before)).state()) > BULKY_BYTES_MIN
+    assert len(pair["a"].replica.documents.get(decode_dot(before)).state()) > BULKY_BYTES
     pair.run(IDLE_S - 1, 1.0)
     editor.read()
     assert editor.replica.document == before
@@ -594,10 +605,11 @@ def test_an_idle_bulky_text_is_compacted_by_itself(pair: Fleet) -> None:
     assert texts_of(pair["b"]) == ["the text"]
 
 
+@pytest.mark.usefixtures("soon_bulky")
 def test_a_compaction_takes_in_what_is_edited_meanwhile(node: Host) -> None:
     editor = Editor(node)
     editor.append("the text")
-    bloat(editor, 8)
+    bloat(editor)
     node.fleet.run(1.0)
     keeper, now_ms = node.node._texts["default"], node.fleet.now.wall_ms
     keeper._compact("t", now_ms)
