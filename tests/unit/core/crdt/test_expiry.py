@@ -490,7 +490,7 @@ def entry(seq: int, key: str, ttl: int | None, at_ms: int = 0) -> Entry:
 def test_what_is_remembered_follows_what_lives(ttl):
     entries = Entries()
     held: dict[str, Entry] = {}
-    for n in range(1, 50_000):
+    for n in range(1, 10_000):
         key = f"k{n % 10}"
         if key in held:
             entries.remove(key, (held[key].dot,))
