@@ -141,7 +141,7 @@ class Troubles(RuleBasedStateMachine):
 
 TestTroubles = Troubles.TestCase
 TestTroubles.settings = settings(
-    examples(25), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
+    examples(15), stateful_step_count=40, suppress_health_check=list(HealthCheck), print_blob=True
 )
 
 
