@@ -29,6 +29,8 @@ from crdtsync.core.crdt.schemas import schema_of
 from crdtsync.core.history.checkpoint_policies import policy_of
 from crdtsync.core.history.checkpoints import record_of
 from crdtsync.core.identity import LOOPBACK_CLUSTER
+from crdtsync.core.reads.gone_since import packed_place, place_of
+from crdtsync.core.storage.rows import DeadPlace
 from crdtsync.errors import ConfigError, CrdtSyncError, InvalidEncoding, InvalidRequest
 from crdtsync.wire.blobs import Manifest, manifest_of
 from crdtsync.wire.change import Codec
@@ -117,6 +119,11 @@ def _texts(genuine: Callable[[random.Random], list[str]]) -> Make:
 
 def _dot(rng: random.Random) -> Dot:
     return Dot(Writer(rng.randrange(1, 2**53)), rng.randrange(1, 1000), rng.randrange(4))
+
+
+def _places(rng: random.Random) -> list[bytes]:
+    """Where a peer goes on that asks for what a checkpoint holds."""
+    return [packed_place(place) for place in (DeadPlace("plan/goal", bytes(8), 7), (1, None), (2, _dot(rng)))]
 
 
 def _snapshot_parts(rng: random.Random) -> list[bytes]:
@@ -347,6 +354,7 @@ DECODERS: Final = {
         Decoder("patterns", _texts(_patterns), lambda data: check_pattern(data.decode(errors="replace")),
                 (InvalidRequest,)),
         Decoder("schemas", _schemas, _take_schema, (CrdtSyncError,)),
+        Decoder("places", _trees(_places), place_of, (InvalidEncoding,)),
         Decoder("records", _trees(_records), _take_record, ()),
         Decoder("config", _texts(_config), _take_config, (ConfigError,)),
         Decoder("session-files", session_files.make, session_files.take, ()),

@@ -15,7 +15,7 @@ from tests.simulator.commands import positive_float, positive_int
 
 IN_PROCESS: Final = (
     "messages", "changes", "snapshots", "join-messages", "requests", "framing", "websocket-frames", "tokens", "invites",
-    "patterns", "schemas", "config", "session-files", "recovery",
+    "patterns", "places", "schemas", "config", "session-files", "recovery",
 )  # fmt: skip
 DAEMONS: Final = ("frames", "peer", "member", "joining", "hostile-edits", "yjs-updates", "slow-edits")
 SHARES: Final = {

@@ -44,6 +44,8 @@ LOOK_INTERVAL_S = 5.0
 SLICE_INTERVAL_S = 0.02
 ANSWER_S = 10.0
 """How long a peer has for an answer, or to catch up with what this node had when it began."""
+POLL_S = 1.0
+"""How often it looks whether the peer is still there, or has caught up."""
 REST_S_MIN = 20.0
 REST_S_MAX = 600.0
 """How long nobody is asked for a checkpoint that no peer has given."""
@@ -62,6 +64,7 @@ class _Job:
         self.vector: VersionVector = dict(replica.vector)
         self.begun_s = self.due_s = now_s
         self.link: Link | None = None
+        self.asked_s = 0.0
         self.refused: set[str] = set()
         """Nodes that have not given it."""
         self.purged: set[Dot] = set()
@@ -93,6 +96,7 @@ class CheckpointRecall:
         self._give()
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_INTERVAL_S
+            self._find_leavings()
             self._job = self._job or self._next_job()
         if not self._node.read_only:
             self._drop_leavings()
@@ -153,10 +157,9 @@ class CheckpointRecall:
             del self._rests[gone]
         leaving = {kept.name for kept in self._leavings or ()}
         for name, (replica, record) in lacking.items():
-            if self._rests.get(name, (0.0, 0.0))[0] > node.now_s or name in leaving or not self._able(replica):
+            is_resting = self._rests.get(name, (0.0, 0.0))[0] > node.now_s
+            if is_resting or name in leaving or not self._able(replica) or self._is_full(replica, 0):
                 continue
-            if self._is_full(replica, 0):
-                return None
             checkpoints = replica.checkpoints
             return _Job(replica, record, checkpoints.kept(record) or checkpoints.begin_recall(record), node.now_s)
         return None
@@ -197,19 +200,23 @@ class CheckpointRecall:
             if job.check.advance():
                 self._is_whole(job)
         elif job.link is not None:
-            self._refused(job)  # it has not answered
+            self._wait(job, job.link)
         else:
             self._ask(job)
 
     def _ask(self, job: _Job) -> None:
         node, replica = self._node, job.replica
-        links = [link for link in self._able(replica) if link.peer_node not in job.refused]
+        able = self._able(replica)
+        links = [link for link in able if link.peer_node not in job.refused]
+        if not able:
+            self._job = None  # until somebody is connected again
+            return
         if not links:
             self._rest(job)
             return
         ready = [link for link in links if self._sync.peers[link.peer_node].holds(replica.name, job.vector)]
         if not ready:
-            job.due_s = node.now_s + ANSWER_S / 10
+            job.due_s = node.now_s + POLL_S
             job.refused |= {link.peer_node for link in links} if node.now_s > job.begun_s + ANSWER_S else set()
             return
         same = [link for link in ready if link.peer_node == job.kept.node]
@@ -220,7 +227,15 @@ class CheckpointRecall:
         record = job.record.entry
         message = Recall(replica.name, replica.epoch, (record.key, record.dot), job.kept.place)
         self._sync.outbox.send(job.link, message)
-        job.due_s = node.now_s + ANSWER_S
+        job.asked_s, job.due_s = node.now_s, node.now_s + POLL_S
+
+    def _wait(self, job: _Job, link: Link) -> None:
+        """An answer has not come yet: ask again if the connection is gone, and another one if there was time."""
+        is_open, now_s = self._sync.links.get(link.conn) is link, self._node.now_s
+        job.due_s = now_s + POLL_S
+        if not is_open or now_s >= job.asked_s + ANSWER_S:
+            job.link = None
+            job.refused |= {link.peer_node} if is_open else set()
 
     def _came(self, link: Link, _: SpaceLink, replica: Replica, message: Recalled) -> None:
         job = self._job
@@ -303,11 +318,6 @@ class CheckpointRecall:
         job.replica.checkpoints.give_up(job.record, for_good=False)
         self._rest(job)
 
-    def _refused(self, job: _Job) -> None:
-        assert job.link is not None
-        job.refused.add(job.link.peer_node)
-        job.link = None
-
     def _rest(self, job: _Job) -> None:
         """Nobody is asked for it for a while."""
         name = job.kept.name
@@ -322,19 +332,23 @@ class CheckpointRecall:
         """Memory has been read anew from disk, or a space is no longer here."""
         self._job, self._leavings = None, None
         self._giving.clear()
-        self.due_s = self._node.now_s
+        self.due_s = self._look_due_s = self._node.now_s
 
-    def _drop_leavings(self) -> None:
-        """Drop some rows of checkpoints that are gone, and of spaces that are."""
-        node, storage = self._node, self._node.storage
-        ids = {replica.id for replica in node.replicas.values()}
+    def _find_leavings(self) -> None:
+        """Of checkpoints that are gone, and of spaces that are."""
+        node = self._node
         if self._leavings is None:
-            found = map(kept_of, storage.metas(kept_name(None, None)))
+            ids = {replica.id for replica in node.replicas.values()}
+            found = map(kept_of, node.storage.metas(kept_name(None, None)))
             self._leavings = [kept for kept in found if kept.space not in ids]
         for replica in node.replicas.values():
             if replica.asleep is None and replica.checkpoints.leavings:
                 self._leavings += replica.checkpoints.leavings
                 replica.checkpoints.leavings = []
+
+    def _drop_leavings(self) -> None:
+        """Drop some of their rows."""
+        node, storage = self._node, self._node.storage
         if not self._leavings or storage.has_backlog:
             return
         kept = self._leavings[0]

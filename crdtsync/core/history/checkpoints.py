@@ -330,10 +330,12 @@ class Checkpoints:
 
     def lacking(self) -> list[Checkpoint]:
         """Those that are to be recalled, the newest first."""
+        if not self._keys:  # every space is asked every few seconds
+            return []
         known, vector = self._known(), self._space.vector
         return [
             record
-            for record in reversed(self.all() if self._keys else ())
+            for record in reversed(self.all())
             if known.get(record.entry.dot) != _LOST and not self.is_whole(record) and covers(vector, record.vector)
         ]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import SEQ_MAX, WRITER_MAX, Dot, Writer, covers
-from crdtsync.core.reads.as_of import PAST_BYTES_MAX, Collecting, KeySelection, TextsOfCut
+from crdtsync.core.reads.as_of import Collecting, KeySelection, TextsOfCut
 from crdtsync.core.reads.cuts import Cut, cut_of_checkpoint, untold_of
 from crdtsync.core.storage.rows import DeadPlace
 from crdtsync.core.text.yjs_library import whole_state
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 SLICE_ROWS = 250
 """Dead entries that are looked at for one answer."""
-SLICE_VALUES = 4
-"""Values that are read in one turn: each may be 1 MiB."""
+WINDOWS_MAX = 40
+"""Times that as many are looked at for one answer, until some of them are in the checkpoint."""
 SLICE_DOCUMENTS = 20
 """Documents that are looked at for one answer. One that was edited ends the answer."""
 DOCUMENT_BYTES_MAX = PEER_FRAME_BYTES_MAX - 1024 * 1024
@@ -148,8 +148,8 @@ class _DeadOfCut(Collecting):
     def __init__(self, replica: Replica, storage: Storage, cut: Cut, place: DeadPlace) -> None:
         super().__init__(replica, storage, cut, KeySelection())
         self.stopped_at: DeadPlace | None = None
+        self._windows = 0
         self._place = place
-        self._ids: list[int] | None = None
 
     def advance(self) -> bool:
         """Look at one slice more; True: that was enough."""
@@ -157,20 +157,21 @@ class _DeadOfCut(Collecting):
             self._look_at_removals(self._removals_after)
             return False
         storage, cut = self._storage, self._cut
-        if self._ids is None:
-            marks, self.stopped_at = storage.dead_marks(
-                self._replica.id, self._place, cut.after, SLICE_ROWS, recalled=cut.recalled
-            )
-            self._ids = [mark.id for mark in marks if cut.has(mark.writer, mark.seq)]
-            return not self._ids
-        some, self._ids = self._ids[:SLICE_VALUES], self._ids[SLICE_VALUES:]
-        rows = storage.dead_by_id(some, PAST_BYTES_MAX)
-        for row in rows:
+        marks, self.stopped_at = storage.dead_marks(
+            self._replica.id, self._place, cut.after, SLICE_ROWS, recalled=cut.recalled
+        )
+        rows = storage.dead_by_id([mark.id for mark in marks if cut.has(mark.writer, mark.seq)], PART_BYTES_MAX)
+        size_bytes = 0
+        for count, row in enumerate(rows, 1):
+            size_bytes += len(row.entry.value or b"")
             self._replica.values.doubt(row.entry)
+            if size_bytes >= PART_BYTES_MAX and count < len(rows):  # of the next one the value was not read, perhaps
+                self.stopped_at = DeadPlace(row.entry.key, row.entry.hlc.to_bytes(8, "big"), row.entry.row)
+                del rows[count:]
         self._replica.values.check([row.entry for row in rows])
         self._take(self._known(rows))
-        if rows and self._ids and self._size_bytes >= PART_BYTES_MAX:
-            last = rows[-1].entry
-            self.stopped_at = DeadPlace(last.key, last.hlc.to_bytes(8, "big"), last.row)
+        self._windows += 1
+        if self._found or self.stopped_at is None or self._windows == WINDOWS_MAX:
             return True
-        return not self._ids
+        self._place = self.stopped_at
+        return False

@@ -9,6 +9,7 @@ from crdtsync.core.crdt.entries import DIGEST_MODULUS
 from crdtsync.core.history.checkpoints import Checkpoints, packed_record
 from crdtsync.core.reads import cuts
 from crdtsync.core.reads.cuts import Closing, Cut
+from crdtsync.core.reads.gone_since import GoneSince
 from crdtsync.core.replica import restore
 from crdtsync.core.storage.long_values import LongValues
 from crdtsync.wire.codec import pack, unpack
@@ -78,6 +79,24 @@ def the_parts_of_a_blob_go_although_a_checkpoint_holds_them(patch: Patches):
 @cut_fault("from before it came")
 def one_that_came_later_shows_what_it_has_of_a_checkpoint(patch: Patches):
     patch.setattr("crdtsync.core.reads.as_of.check_told", lambda *args, **kwargs: None)
+
+
+@cut_fault("from before it came")
+def a_checkpoint_counts_as_whole_before_all_of_it_has_come(patch: Patches):
+    begin = Checkpoints.begin_recall
+
+    def hastily(self, record):
+        kept = begin(self, record)._replace(is_whole=True)
+        self.keep(kept)
+        return kept
+
+    patch.setattr(Checkpoints, "begin_recall", hastily)
+
+
+@cut_fault("from before it came")
+def texts_are_not_given_with_what_a_checkpoint_holds(patch: Patches):
+    """One that came later takes each for unchanged since"""
+    patch.setattr(GoneSince, "_look_at_documents", lambda self, *args: None)
 
 
 @cut_fault("is not whole")
