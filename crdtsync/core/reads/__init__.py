@@ -25,6 +25,7 @@ Modules:
 - ``cuts``: what a space held at a point of its past, and which point a token or a time names
 - ``as_of``: another in slices: any read, as of such a point
 - ``checkpoint_check``: sums up what a checkpoint will hold; reads back what it holds
+- ``gone_since``: what a checkpoint holds and no snapshot of today does, for a peer that joined later
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`), of which it uses ``watch``, ``access``,
 ``replica``, ``history``, ``kinds``, ``text``, ``storage`` and ``crdt``. ``agents`` calls it, after the rights

@@ -19,6 +19,7 @@ module. The messages by subject:
 - ``health``: HEALTH
 - ``cards``: CARDS
 - ``votes``: VOTE, VOTED
+- ``recalling``: RECALL, RECALLED
 
 Below them: ``base`` has the class ``Message`` and the registry, ``layout`` how the fields of one stand in its array,
 ``fields`` what a field may hold and how it is read.
