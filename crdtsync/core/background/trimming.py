@@ -204,7 +204,7 @@ class Retention:
         self._waiting.update(dict.fromkeys(names))
         if batch.changes:
             self._written_s = now_s
-        log_rows, history_rows = len(batch.changes), len(batch.removed_rows) + len(batch.removals)
+        log_rows, history_rows = len(batch.changes), batch.removed_count + len(batch.removals)
         self._log_rows += log_rows
         self._history_rows += history_rows
         self._come_bytes += sum([len(row.body) for row in batch.changes]) + (log_rows + history_rows) * ROW_BYTES

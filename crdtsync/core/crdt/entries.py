@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from crdtsync.causality import Dot
+from crdtsync.causality import Dot, VersionVector
 from crdtsync.core.crdt.entry import Entry, order_of
 from crdtsync.core.crdt.expiry import Expiry
 from crdtsync.core.crdt.key_entries import KeyEntries, S, covered_by, insert, summary_of
@@ -70,9 +70,9 @@ class Entries:
     """
 
     __slots__ = (
-        "_digest", "_expiring", "_keys", "_large", "_new", "_resort", "_sorted", "_unhashed", "_unsubtracted",
-        "_unsummed", "count", "expiry", "keys_all_hidden", "keys_of_mixed_kinds", "keys_with_several", "policy_of",
-        "unjudged",
+        "_departed", "_digest", "_expiring", "_keys", "_large", "_new", "_resort", "_sorted", "_unhashed",
+        "_unsubtracted", "_unsummed", "count", "expiry", "keys_all_hidden", "keys_of_mixed_kinds",
+        "keys_with_several", "policy_of", "unjudged",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -92,6 +92,7 @@ class Entries:
         self._digest = 0
         self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
         self._unsubtracted: list[Entry] = []  # removed, and still in `_digest`
+        self._departed: list[KeyEntries] = []  # keys that are gone, which nobody asks about; see `sum_up`
         self._unhashed: OrderedDict[Entry, bool] = OrderedDict()  # live ones that came since and `_digest` lacks
 
     def __len__(self) -> int:
@@ -129,6 +130,10 @@ class Entries:
         if gone and len(some) < count_max:
             del self._unsubtracted[-count_max:]
             self._digest = (self._digest - sum([entry.digest for entry in gone])) % DIGEST_MODULUS
+            for departed in self._departed[-1:]:
+                departed.let_go(count_max)
+                if not departed.by_dot or not self._unsubtracted:
+                    self._departed.pop()
 
     def load(self, stored: list[Entry], digest: int | None = None) -> None:
         """Add everything that a replica holds on disk to one that is empty; ``digest``: of all that, if known."""
@@ -209,10 +214,11 @@ class Entries:
         """
         gone = self._take_out(key, removes)
         if len(gone) > REMOVED_AT_ONCE_MAX:
-            fresh = self._unhashed.keys() & gone
-            for entry in fresh:
+            fresh = {entry for entry in self._unhashed if entry.key == key}
+            for entry in fresh.intersection(gone) if key in self._keys else fresh:
                 del self._unhashed[entry]
-            self._unsubtracted += [entry for entry in gone if entry not in fresh] if fresh else gone
+                self._digest += entry.digest
+            self._unsubtracted += gone
         else:
             for entry in gone:
                 self._unhash(entry)
@@ -266,7 +272,9 @@ class Entries:
     def _forget(self, key: str) -> None:
         """Drop a key whose last entry goes, with all that is remembered of it."""
         del self._keys[key]
-        self._large.pop(key, None)
+        large = self._large.pop(key, None)
+        if large is not None and len(large.entries) > REMOVED_AT_ONCE_MAX:
+            self._departed.append(large)
         if len(self._sorted) > 2 * len(self._keys) + STALE_KEYS_MAX:
             self._sorted = []
             self._resort = True
@@ -343,6 +351,7 @@ class Entries:
             self._digest = (self._digest + digest) % DIGEST_MODULUS
         else:
             self._digest, self._unsummed, self._unsubtracted = whole % DIGEST_MODULUS, [], []
+            self._departed.clear()
             self._unhashed.clear()
         for entry in others:
             self.put(entry)
@@ -393,6 +402,16 @@ class Entries:
         if now_ms < self._expiring.get(key, now_ms + 1):
             return held
         return [entry for entry in held if not entry.is_expired(now_ms)]
+
+    def reach(self, key: str) -> VersionVector | None:
+        """The highest ``seq`` of each writer among the entries of ``key``; None: it has so few that one may look."""
+        large = self._large.get(key)
+        return None if large is None else large.reach
+
+    def may_hold(self, key: str, kind: int) -> bool:
+        """Whether entries of this kind are held, or so few that one may look."""
+        large = self._large.get(key)
+        return large is None or kind in large.kinds
 
     def holds(self, entry: Entry) -> bool:
         """Whether this very entry is held."""

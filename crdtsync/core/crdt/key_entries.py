@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from crdtsync.causality import Dot
-from crdtsync.core.crdt.entry import Entry, inside, order_of
+from crdtsync.causality import Dot, VersionVector, covers
+from crdtsync.core.crdt.entry import Entry, inside, order_of, reach_of
 from crdtsync.wire.change import RemoveRange
 
 DOTS_SEARCHED_MAX = 16
@@ -42,7 +42,7 @@ class KeyEntries:
     what removes many.
     """
 
-    __slots__ = ("by_dot", "by_sub", "entries", "kinds", "summaries")
+    __slots__ = ("_reach", "by_dot", "by_sub", "entries", "kinds", "summaries")
 
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries
@@ -50,6 +50,7 @@ class KeyEntries:
         self.by_sub: dict[str, tuple[Entry, ...]] = {}
         self.kinds: dict[int, int] = {}
         self.summaries: dict[object, KeySummary] = {}
+        self._reach: VersionVector | None = reach_of(entries)[0]
         for entry in entries:
             self._count(entry)
 
@@ -58,13 +59,23 @@ class KeyEntries:
         twin = KeyEntries.__new__(KeyEntries)
         twin.entries = self.entries.copy()
         twin.by_dot, twin.by_sub, twin.kinds = self.by_dot.copy(), self.by_sub.copy(), self.kinds.copy()
-        twin.summaries = {}
+        twin.summaries, twin._reach = {}, self.reach.copy()  # noqa: SLF001  # of the same class
         return twin
+
+    @property
+    def reach(self) -> VersionVector:
+        """The highest ``seq`` of each writer among them."""
+        if self._reach is None:
+            self._reach = reach_of(self.entries)[0]
+        return self._reach
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""
         insert(self.entries, entry)
-        self.by_dot[entry.dot] = entry
+        dot = entry.dot
+        self.by_dot[dot] = entry
+        if self._reach is not None and dot.seq > self._reach.get(dot.writer, 0):
+            self._reach[dot.writer] = dot.seq
         self._count(entry)
         for summary in self.summaries.values():
             summary.add(entry)
@@ -76,10 +87,10 @@ class KeyEntries:
             self.by_sub[entry.sub] = tuple(sorted((*others, entry), key=order_of)) if others else (entry,)
 
     def covered(self, removes: tuple[Dot, ...] | RemoveRange) -> list[Entry]:
-        """Those that ``removes`` names."""
+        """Those that ``removes`` names. Not to be changed."""
         if isinstance(removes, RemoveRange):
             if removes.bound is None:
-                return covered_by(self.entries, removes)
+                return self.entries if covers(removes.vector, self.reach) else covered_by(self.entries, removes)
             return covered_by(self.entries[: bisect_right(self.entries, removes.bound, key=order_of)], removes)
         gone = {dot: entry for dot in removes if (entry := self.by_dot.get(dot)) is not None}
         return sorted(gone.values(), key=order_of) if len(gone) > 1 else [*gone.values()]
@@ -87,7 +98,10 @@ class KeyEntries:
     def remove(self, gone: list[Entry]) -> None:
         """Take out entries that are in it, given in causal order."""
         for entry in gone:
-            del self.by_dot[entry.dot]
+            dot = entry.dot
+            del self.by_dot[dot]
+            if self._reach is not None and self._reach[dot.writer] == dot.seq:
+                self._reach = None
             self._discount(entry)
             for summary in self.summaries.values():
                 summary.remove(entry)
@@ -109,6 +123,12 @@ class KeyEntries:
                 self.by_sub[entry.sub] = left
             else:
                 del self.by_sub[entry.sub]
+
+    def let_go(self, count_max: int) -> None:
+        """Drop so much of the indexes of a key that is gone: to drop those of 100,000 at once takes 30 ms."""
+        for index in (self.by_dot, self.by_sub):
+            for _ in range(min(count_max, len(index))):
+                index.popitem()
 
     def summary(self, make: Callable[[], S]) -> S:
         """The result of ``make`` over all entries."""

@@ -65,10 +65,14 @@ def covered(held: Sequence[Entry], version: Version, others: bool) -> list[Entry
     ]
 
 
-def removals(gone: list[Entry], seen: Version | None) -> list[Removes]:
-    """The record of removing ``gone``: their dots, or, if those are many, a vector that covers exactly them."""
+def removals(gone: list[Entry], seen: Version | None, reach: VersionVector | None = None) -> list[Removes]:
+    """The record of removing ``gone``: their dots, or, if those are many, a vector that covers exactly them; ``reach``:
+    that vector, where it is known.
+    """
     if len(gone) <= NAMED_DOTS_MAX:
         return [tuple(entry.dot for entry in gone)] if gone else []
+    if reach is not None:
+        return [RemoveRange(dict(reach))]
     if seen is None:
         return [RemoveRange(reach_of(gone)[0])]
     # `gone` is all that the vector covers: a delete covers the others too

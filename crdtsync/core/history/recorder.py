@@ -11,18 +11,28 @@ what such an entry had ``seen`` when a reader asks for it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector, covers, merge
+from crdtsync.core.crdt.entries import REMOVED_AT_ONCE_MAX
 from crdtsync.core.crdt.entry import Entry, on_disk, rows_of
 from crdtsync.core.history.removal_reason import RemovalReason, has_resolution, removal_reasons, with_lost
 from crdtsync.core.history.taken_away import Pins
 from crdtsync.core.kinds.operations import TRIM
 from crdtsync.core.kinds.registry import operation_of
 from crdtsync.core.kinds.seen import BLINDLY
-from crdtsync.core.storage.rows import PastRow, Removal, RemovalRow, RemovedRow, history_floor_name, pack_vector
+from crdtsync.core.storage.rows import (
+    PastRow,
+    PastRows,
+    Removal,
+    RemovalRow,
+    RemovedRow,
+    RemovedRows,
+    history_floor_name,
+    pack_vector,
+)
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.core.text.marker import stored_value
 from crdtsync.named_tuple import NamedTuple
@@ -35,6 +45,8 @@ if TYPE_CHECKING:
     from crdtsync.core.space import SpaceState
 
 
+FREED_MAX = 5000
+"""Entries of which the memory is given back in one turn."""
 PATTERN_FLOORS_MAX = 1000
 """For so many patterns history says by itself where it begins; for more, the whole space's begins there."""
 _SET = "set"
@@ -62,14 +74,15 @@ class HistoryRecorder:
     """
 
     __slots__ = (
-        "_committed", "_judged", "_ledger", "_of_patterns", "_space", "_unsaved_keys", "floor", "since_ms",
+        "_committed", "_judged", "_ledger", "_of_patterns", "_space", "_unfreed", "_unsaved_keys", "floor", "since_ms",
         "taken_away", "unsaved",
     )  # fmt: skip
 
     def __init__(self, space: SpaceState, ledger: Ledger, floor: VersionVector, since_ms: int) -> None:
         self.floor = floor
         self.since_ms = since_ms
-        self.unsaved: dict[str, list[PastRow]] = {}
+        self.unsaved: dict[str, list[PastRow | PastRows]] = {}
+        self._unfreed: list[list[Entry]] = []  # are on disk in their place, and in memory here alone
         self._unsaved_keys: list[tuple[int, str]] = []  # of which some went at this position, oldest first
         self._judged: tuple[Change | None, bool] = None, False
         self._committed = 0  # the position of the newest change on disk
@@ -84,8 +97,6 @@ class HistoryRecorder:
         """Operation ``n`` of a change has removed these entries, and names perhaps others that were gone already."""
         batch, op = self._ledger.batch, change.ops[n]
         operation, dot = operation_of(op).name, new_row(Dot, (change.writer, change.seq, n))
-        for entry in on_disk(removed):
-            self._space.values.died(entry)
         if removed:
             reasons = removal_reasons(
                 change,
@@ -97,13 +108,24 @@ class HistoryRecorder:
             )
             operation = TRIM.name if reasons[0] == RemovalReason.TRIMMED else operation
             removal = new_row(Removal, (dot, change.hlc, change.agent, operation))
-            death = repeat(position)
-            self._keep(op.key, position, zip(removed, repeat(None), death, reasons, repeat(removal)))
-            rows = zip(rows_of(removed), death, repeat(now_ms), repeat(n), reasons)
-            batch.removed_rows += map(new_row, repeat(RemovedRow), rows)
+            if len(removed) > REMOVED_AT_ONCE_MAX and reasons.count(reasons[0]) == len(reasons):
+                many = PastRows([*removed], position, reasons[0], removal)
+                self.unsaved.setdefault(op.key, []).append(many)
+                self._unsaved_keys.append((position, op.key))
+                batch.removed_many.append(RemovedRows(rows_of(removed), position, now_ms, n, reasons[0]))
+            else:
+                self._died(removed)
+                death = repeat(position)
+                self._keep(op.key, position, zip(removed, repeat(None), death, reasons, repeat(removal)))
+                rows = zip(rows_of(removed), death, repeat(now_ms), repeat(n), reasons)
+                batch.removed_rows += map(new_row, repeat(RemovedRow), rows)
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         row = (self._space.id, op.key, *dot, removes, position, now_ms, hlc, change.agent, operation)
         batch.removals.append(new_row(RemovalRow, row))
+
+    def _died(self, removed: Sequence[Entry]) -> None:
+        for entry in on_disk(removed):
+            self._space.values.died(entry)
 
     def with_lost(self, change: Change) -> tuple[Op, ...]:
         """The operations of an own change in the making. Those that write a value in place of several say which of
@@ -193,21 +215,44 @@ class HistoryRecorder:
     def let_go(self) -> None:
         """Forget what is on disk where readers of dead entries find it."""
         keys = self._unsaved_keys
+        if self._unfreed:
+            self.free_some()
         if not keys:
             return
         missing = self._space.storage.backlog_position
         end = self._committed + 1 if missing is None else min(missing, self._committed + 1)
         count = bisect_left(keys, (end, ""))
         for _, key in keys[:count]:
-            later = [row for row in self.unsaved.pop(key, ()) if row.position >= end]
+            rows = self.unsaved.pop(key, [])
+            self._unfreed += [row.entries for row in rows if row.position < end and type(row) is PastRows]
+            later = [row for row in rows if row.position >= end]
             if later:
                 self.unsaved[key] = later
         del keys[:count]
 
+    def free_some(self) -> bool:
+        """Give back some of the memory of many that went at once, which takes as long as to remove them did; whether
+        that was all.
+        """
+        for entries in self._unfreed[-1:]:
+            self._died(entries[-FREED_MAX:])
+            del entries[-FREED_MAX:]
+            if not entries:
+                self._unfreed.pop()
+        return not self._unfreed
+
     def forget(self, is_meant: Callable[[str], bool], is_covered: Callable[[Dot], bool]) -> None:
         """Tell no longer, out of memory, what these keys held under these dots."""
         for key in filter(is_meant, [*self.unsaved]):
-            self.unsaved[key] = [row for row in self.unsaved[key] if not is_covered(row.entry.dot)]
+            self.unsaved[key] = [row for row in self.unsaved_of(key) if not is_covered(row.entry.dot)]
+
+    def unsaved_of(self, key: str) -> Iterator[PastRow]:
+        """What is not on disk yet of the entries of a key that went, or not in its place there."""
+        for row in self.unsaved.get(key, ()):
+            if isinstance(row, PastRow):
+                yield row
+            else:
+                yield from row.each()
 
     # -- for readers -------------------------------------------------------------------------------------------
 

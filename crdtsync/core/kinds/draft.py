@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from crdtsync.causality import Dot, merge
+from crdtsync.causality import Dot, VersionVector, merge
 from crdtsync.core.crdt import read_context
 from crdtsync.core.crdt.entry import Entry, reach_of
 from crdtsync.core.crdt.key_entries import KeyEntries, S, summary_of
@@ -131,6 +131,10 @@ class Draft:
         if live and live[0].key in self._keys:
             return grouped(live, self.policy(live[0].key))
         return siblings(self.space.entries, live)
+
+    def reach(self, key: str) -> VersionVector | None:
+        """The vector that covers exactly what is held of ``key``; None: it has to be worked out."""
+        return None if key in self._keys or key in self._unsettled else self.space.entries.reach(key)
 
     def winner(self, live: list[Entry]) -> Sibling:
         """The value that a reader is shown."""

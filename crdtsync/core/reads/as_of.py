@@ -404,7 +404,7 @@ class Collecting:
         self._take_recent(key)
 
     def _take_recent(self, key: str) -> None:
-        rows = self._replica.past.unsaved.get(key, ())
+        rows = self._replica.past.unsaved_of(key)
         self._take([row.entry for row in rows if row.position > self._cut.after and self._cut.has(*row.entry.dot[:2])])
 
     def _take_dead(self, marks: list[DeadMark]) -> None:

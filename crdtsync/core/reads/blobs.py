@@ -28,7 +28,7 @@ def blob_read(reader: Reader, args: Mapping[str, Any]) -> object:
     parts, sub = parts_key(key, check_upload(args.get("upload"))), str(number)
     replica = reader.replica
     held = [entry for entry in replica.entries.of_sub(parts, sub) if entry.kind == Kind.MAP]
-    held = held or [row.entry for row in replica.past.unsaved.get(parts, ()) if row.entry.sub == sub]
+    held = held or [row.entry for row in replica.past.unsaved_of(parts) if row.entry.sub == sub]
     packed = held[-1].value if held else _dead(reader, parts, sub)
     if held:
         replica.values.check(held[-1:])

@@ -241,7 +241,7 @@ class HistoryScan:
         """One that was alive when it was looked at."""
         if self.replica.entries.holds(entry):
             return PastRow(entry, seen_of(self.replica, entry))
-        for row in self.replica.past.unsaved.get(entry.key, ()):
+        for row in self.replica.past.unsaved_of(entry.key):
             if row.entry is entry:
                 return row._replace(seen=seen_of(self.replica, entry))
         hlc, writer, seq, n = entry.order

@@ -81,7 +81,7 @@ def rows_of_key(reader: Reader, key: str, before: Order | None, *, is_lost: bool
     past = reader.replica.past
     unsaved = [
         row
-        for row in past.unsaved.get(key, ())
+        for row in past.unsaved_of(key)
         if (before is None or row.entry.order < before) and (not is_lost or row.fate == RemovalReason.LOST)
     ]
     recent = [iter(sorted(unsaved, key=_order, reverse=True))]

@@ -92,6 +92,7 @@ def _is_nothing_under_way(replica: Replica) -> bool:
         and not replica.schemas.is_retold
         and not replica.purges.is_noted
         and not replica.past.unsaved
+        and replica.past.free_some()
         and not replica.values.damaged
         and replica.documents.is_idle
         and replica.texts.is_idle

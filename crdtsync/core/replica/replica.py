@@ -522,6 +522,7 @@ class Replica(SpaceState):
             if len(held) == 1 and op.removes == (held[0].dot,) and held[0].kind == _REGISTER and held[0].attrs is None:
                 return self._put(change, n, held[0], position, now_ms)
         removed: list[Entry] = []
+        may_be_text = self.entries.may_hold(op.key, _TEXT)  # which takes as long as to look at a few
         if op.removes:
             removed = self.entries.remove(op.key, op.removes)
             self.past.record_removed(change, n, removed, position, now_ms)
@@ -532,7 +533,7 @@ class Replica(SpaceState):
             if op.kind == _TEXT:
                 value = self.texts.apply(dot, op, position, change, own)
             entry = self._add_entry(dot, op, value, change)
-        self.texts.note_markers(entry, removed, position, dot, change.agent)
+        self.texts.note_markers(entry, removed if may_be_text else [], position, dot, change.agent)
         if op.key[0] == "_":
             self.schemas.note(op.key)
             self.checkpoints.note((op.key,))

@@ -224,7 +224,7 @@ def _since(draft: SpaceDraft, past: Past, key: str, was: list[Entry]) -> tuple[l
     rows = replica.storage.dead(replica.id, key, None, is_lost=False, rows_max=ROWS_MAX)
     if len(rows) == ROWS_MAX:
         return None, len(rows)
-    gone = {row.entry.dot: row for row in (*rows, *replica.past.unsaved.get(key, ()))}
+    gone = {row.entry.dot: row for row in (*rows, *replica.past.unsaved_of(key))}
     held = replica.entries.held(key)
     then, now = {*was}, {*held}
     written = [*(row.entry for row in gone.values()), *(entry for entry in held if entry not in then)]

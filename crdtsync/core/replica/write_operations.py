@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from crdtsync.causality import covers
 from crdtsync.core.crdt.read_context import NotYet, removals
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
 from crdtsync.core.kinds.registry import KINDS
@@ -24,9 +25,13 @@ def _delete(draft: SpaceDraft, args: Arguments) -> Result:
     draft.check_conditions(key, draft.live(key), args)
     held = draft.held(key)
     seen, behind = draft.seen(args)
-    gone = held if seen is None else draft.covered(held, seen, others=True)
+    reach = draft.reach(key)
+    if reach is not None and (seen is None or covers(seen.vector or {}, reach)):
+        gone = held
+    else:
+        gone, reach = held if seen is None else draft.covered(held, seen, others=True), None
     attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
-    for removes in removals(gone, seen):
+    for removes in removals(gone, seen, reach):
         draft.add(Op(key, None, gone[-1].kind, None, None, removes, attrs))
     return {"existed": any(not entry.is_expired(draft.now_ms) for entry in gone), "behind": behind}
 

@@ -5,6 +5,8 @@ For example, a change that adds a value is a ``ChangeRow`` for the log and an ``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from crdtsync.causality import Dot, VersionVector, Writer, flatten
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.named_tuple import NamedTuple
@@ -104,6 +106,16 @@ class RemovedRow(NamedTuple):
     """
 
     row: int
+    position: int
+    time_ms: int
+    n: int | None = None
+    fate: int | None = None
+
+
+class RemovedRows(NamedTuple):
+    """The same of many rows that one operation removed for one reason."""
+
+    rows: tuple[int, ...]
     position: int
     time_ms: int
     n: int | None = None
@@ -309,6 +321,19 @@ class PastRow(NamedTuple):
     position: int = 0
     fate: int | None = None
     removal: Removal | None = None
+
+
+class PastRows(NamedTuple):
+    """The same of many entries that one operation removed for one reason."""
+
+    entries: list[Entry]
+    position: int
+    fate: int
+    removal: Removal
+
+    def each(self) -> Iterator[PastRow]:
+        """One by one."""
+        return (PastRow(entry, None, *self[1:]) for entry in self.entries)
 
 
 class DeadPlace(NamedTuple):

@@ -26,6 +26,7 @@ from crdtsync.core.storage.rows import (
     Redaction,
     RemovalRow,
     RemovedRow,
+    RemovedRows,
     Rewind,
     SnapshotPartRow,
 )
@@ -39,8 +40,8 @@ class WriteBatch:
         "adoptions", "archive_purges", "archives", "changes", "clocks", "document_drops", "document_states",
         "document_trims", "document_updates", "entries", "floors", "heads", "history_drops", "history_floors",
         "history_trims", "log_trims", "mended_values", "metas", "origins", "outcomes", "own_changes", "peers",
-        "redactions", "removals", "removed_rows", "reply_redactions", "retired_writers", "rewinds", "scrubs",
-        "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
+        "redactions", "removals", "removed_many", "removed_rows", "reply_redactions", "retired_writers", "rewinds",
+        "scrubs", "snapshot_drops", "snapshot_parts", "spaces", "staged_drops", "writers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,6 +56,7 @@ class WriteBatch:
         self.heads: list[HeadRow] = []
         self.entries: list[EntryRow] = []
         self.removed_rows: list[RemovedRow] = []
+        self.removed_many: list[RemovedRows] = []
         self.removals: list[RemovalRow] = []
         self.document_updates: list[DocumentUpdateRow] = []
         self.document_states: list[DocumentStateRow] = []
@@ -81,7 +83,7 @@ class WriteBatch:
 
     def first_position(self) -> int:
         """The log position of the first change that it writes, or of what first removed something; 0: neither."""
-        positions = [rows[0].position for rows in (self.changes, self.removed_rows) if rows]
+        positions = [rows[0].position for rows in (self.changes, self.removed_rows, self.removed_many) if rows]
         return min(positions, default=0)
 
     @property
@@ -92,7 +94,16 @@ class WriteBatch:
 
     def entry_rows(self) -> int:
         """How many rows there are of entries, of marks on them, and of who removed them."""
-        return len(self.entries) + len(self.removed_rows) + len(self.removals)
+        return len(self.entries) + self.removed_count + len(self.removals)
+
+    @property
+    def removed_count(self) -> int:
+        """How many rows are marked."""
+        return len(self.removed_rows) + sum([len(many.rows) for many in self.removed_many])
+
+    def marks(self) -> list[RemovedRow]:
+        """Every mark by itself."""
+        return [*self.removed_rows, *(RemovedRow(row, *many[1:]) for many in self.removed_many for row in many.rows)]
 
     def __bool__(self) -> bool:
         return bool(self.changes) or any(_reasons(self))

@@ -70,7 +70,7 @@ def _missing(replica: Replica, taken: Taking) -> tuple[list[Entry], list[Entry]]
     for dot, entry in sorted(taken.entries.items()):
         if dot in held or dot.seq > replica.vector.get(dot.writer, 0):
             continue
-        is_unsaved = any(row.entry.dot == dot for row in replica.past.unsaved.get(entry.key, ()))
+        is_unsaved = any(row.entry.dot == dot for row in replica.past.unsaved_of(entry.key))
         is_removal_known = is_unsaved or replica.storage.dead_row(replica.id, entry.key, dot) is not None
         (removed if is_removal_known else lost).append(entry)
     return lost, removed

@@ -17,7 +17,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -85,7 +85,12 @@ class Backlog:
         marks = (
             _marks(batch.removed_rows[at : at + SLICE_ROWS]) for at in range(0, len(batch.removed_rows), SLICE_ROWS)
         )
-        tables = (_records([*_without_values(batch.entries, bodies)]), marks, _records(batch.removals))
+        many = (  # as :func:`_marks`
+            [(of[1:], of.rows[at : at + SLICE_ROWS])]
+            for of in batch.removed_many
+            for at in range(0, len(of.rows), SLICE_ROWS)
+        )
+        tables = (_records([*_without_values(batch.entries, bodies)]), chain(marks, many), _records(batch.removals))
         for at, records in enumerate(tables):
             for record in records:
                 put = self._db.execute("INSERT INTO backlog (rows) VALUES (?)", (_packed(at, record),))

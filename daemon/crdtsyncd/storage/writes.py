@@ -237,7 +237,7 @@ class Writing:
             if long:
                 many(_INSERT_VALUE, long)
             yield
-        yield from self._mark(batch.removed_rows)
+        yield from self._mark(batch.marks() if batch.removed_many else batch.removed_rows)
         if batch.removals:
             before = self._number("SELECT MAX(id) FROM removals", ())
             for start in range(0, len(batch.removals), STEP_ROWS):

@@ -362,6 +362,8 @@ def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed
         twin = many.copy_of("k")
         assert twin.entries == held
         assert twin.kinds == KeyEntries(held.copy()).kinds
+        assert twin.reach == reach_of(held)[0]
+        assert many.reach("k") in (None, twin.reach)
         assert twin.summary(Sum).total == few.summary("k", Sum).total
 
 

@@ -10,6 +10,7 @@ from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.crdt import entries
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.history import recorder
 from crdtsync.core.reads import as_of, checkpoint_check
 from crdtsync.core.sync import repair
 from crdtsync.wire.codec import pack, unpack
@@ -28,6 +29,14 @@ def test_what_was_shown_is_shown_again_kept_and_restored(seed, steps, monkeypatc
     monkeypatch.setattr(as_of, "SLICE_ROWS", 3)
     monkeypatch.setattr(as_of, "SLICE_ENTRIES", 3)
     monkeypatch.setattr(as_of, "IDS_AT_ONCE_MAX", 2)
+    run_cuts(seed, steps)
+
+
+@pytest.mark.parametrize("seed, steps", SEEDS)
+def test_the_same_where_all_that_goes_together_is_much(seed, steps, monkeypatch):
+    monkeypatch.setattr(entries, "SMALL_ENTRIES_MAX", 2)
+    monkeypatch.setattr(recorder, "REMOVED_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(recorder, "FREED_MAX", 1)
     run_cuts(seed, steps)
 
 

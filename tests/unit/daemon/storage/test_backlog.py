@@ -6,13 +6,14 @@ import errno
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crdtsyncd.storage import backlog
 from crdtsyncd.storage.database import Store
 from crdtsyncd.storage.journal.quarantine import RowsRefused
 
-from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow
+from crdtsync.core.storage.rows import ChangeRow, EntryRow, RemovalRow, RemovedRow, RemovedRows
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
 from tests.unit.daemon.counting import counters, counters_by_sum
@@ -76,6 +77,37 @@ def test_what_is_on_its_way_is_seen_all_the_same(store: Store) -> None:
     assert store.seen(ROWS) == b"seen%d" % ROWS
     assert len(store.entries(1)) == ROWS
     assert not store.has_backlog
+
+
+def test_rows_that_went_together_are_marked_as_those_that_went_one_by_one(store: Store, tmp_path: Path) -> None:
+    """Also where the commit is one that no backlog takes."""
+
+    def marked(place: str, *, is_together: bool, is_whole: bool) -> list[Any]:
+        (tmp_path / place).mkdir()
+        with closing(opened(tmp_path / place)) as one:
+            first = written(value_bytes=10)
+            first.spaces = [(1, "default", 0)]
+            one.commit(first, is_direct=True)
+            batch = removed()
+            rows = [RemovedRow(n, 2, 7, 0, 3) for n in range(1, ROWS + 1)]
+            if is_together:
+                batch.removed_rows = rows[:10]
+                batch.removed_many = [RemovedRows(tuple(range(11, ROWS + 1)), 2, 7, 0, 3)]
+            else:
+                batch.removed_rows = rows
+            assert (batch.removed_count, batch.marks(), batch.first_position()) == (ROWS, rows, 2)
+            if is_whole:
+                batch.snapshot_drops = [9]
+            one.commit(batch)
+            assert one.has_backlog != is_whole
+            assert one.entries(1) == []
+            assert counters(one) == counters_by_sum(one)
+            return one._db.execute("SELECT row, position, time_ms, by_n, fate FROM entries ORDER BY row").fetchall()
+
+    expected = marked("one-by-one", is_together=False, is_whole=False)
+    assert len(expected) == ROWS
+    assert marked("together", is_together=True, is_whole=False) == expected
+    assert marked("whole", is_together=True, is_whole=True) == expected
 
 
 def test_a_later_mark_does_not_overtake_its_row(store: Store) -> None:
