@@ -101,7 +101,7 @@ class NodeParts(NodeContext):
         self._load()
         voter = Voter(identity, settings.voters, storage, lambda: self.ledger.batch, self.now_s, lambda: self.now_ms)
         self.sync = Sync(self, self.spaces, voter, settings.room_bytes)
-        self.recalls = CheckpointRecall(self, self.sync)
+        self.recalls = CheckpointRecall(self, self.sync, self.purger)
         self.fleet = Admission(self, self.cluster, self.sync)
         self.false_addresses = FalseAddresses(identity.node)
         self.resolvers = Registry(self, self.sync, self._tell_agent)

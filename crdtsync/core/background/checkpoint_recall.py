@@ -14,7 +14,6 @@ would take more bytes than it may, the node lets the checkpoint be.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crdtsync.core.crdt.entry import Entry, inside
@@ -23,16 +22,15 @@ from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.reads.gone_since import GoneSince, place_of
 from crdtsync.core.storage.rows import ArchivePurge, DeadPlace, DocumentStateRow, EntryRow, RemovedRow, kept_name
 from crdtsync.core.text.document import check_state
-from crdtsync.core.text.marker import named_document
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.wire.codec import new_row, pack
-from crdtsync.wire.kinds import Kind
 from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.peer.recalling import Recall, Recalled
 from crdtsync.wire.peer.snapshot import DocumentPiece, EntryFields, decode_part, entry_bytes
 
 if TYPE_CHECKING:
-    from crdtsync.causality import Dot, VersionVector
+    from crdtsync.causality import VersionVector
+    from crdtsync.core.background.purging import Purger
     from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.peer_state import Link, SpaceLink
     from crdtsync.core.replica.replica import Replica
@@ -67,8 +65,7 @@ class _Job:
         self.asked_s = 0.0
         self.refused: set[str] = set()
         """Nodes that have not given it."""
-        self.purged: set[Dot] = set()
-        """Documents that are to be known no longer."""
+        self.purges = replica.purges.times
         self.storing: Steps[None] | None = None
         self.check: CheckpointCheck | None = None
 
@@ -76,8 +73,9 @@ class _Job:
 class CheckpointRecall:
     """What one node recalls, and gives to others. ``due_s``: when :meth:`run` has something to do."""
 
-    def __init__(self, node: NodeContext, sync: Sync) -> None:
+    def __init__(self, node: NodeContext, sync: Sync, purger: Purger) -> None:
         self._node = node
+        self._purger = purger
         self._sync = sync
         self._job: _Job | None = None
         self._rests: dict[str, tuple[float, float]] = {}
@@ -131,6 +129,8 @@ class CheckpointRecall:
         link, message, giving = self._giving.pop(asked)
         if link.conn not in self._sync.links or self._node.replicas.get(message.space) is not giving.replica:
             return
+        if self._purger.is_busy(giving.replica):
+            return  # the document of a text goes long after its entries, and tells no key
         try:
             if not giving.advance():
                 self._giving[asked] = link, message, giving
@@ -184,6 +184,10 @@ class CheckpointRecall:
             self._job = None  # it was read anew, dropped, or deleted meanwhile: the next look finds out
         elif replica.checkpoints.kept(job.record) is not job.kept:
             self._job = None  # let go
+        elif replica.purges.times != job.purges:
+            # from now on nobody is asked who has not done that purge, nor is heard who was asked before
+            job.purges, job.vector, job.begun_s = replica.purges.times, dict(replica.vector), node.now_s
+            job.link, job.storing, job.due_s = None, None, node.now_s
         elif node.now_s >= job.due_s:
             try:
                 self._do_slice(job)
@@ -243,6 +247,8 @@ class CheckpointRecall:
         is_wanted = job is not None and job.link is link and job.replica is replica and message.record == record
         if job is None or not is_wanted or message.place != job.kept.place or job.storing is not None:
             return
+        if replica.purges.times != job.purges:
+            return
         job.storing, job.due_s, self.due_s = self._store(job, message), self._node.now_s, self._node.now_s
 
     def _store(self, job: _Job, message: Recalled) -> Steps[None]:
@@ -270,8 +276,6 @@ class CheckpointRecall:
             states.append((piece, piece.data if can_be_loaded else b""))
         self._write_entries(job, [*inside(entries, job.record.vector)])
         for piece, state in states:
-            if piece.document in job.purged:
-                continue
             row = DocumentStateRow(before.number, *piece.document, before.position, state)
             self._node.ledger.batch.document_states.append(row)
         untold = tuple(sorted({*before.untold, *(check_pattern(text).text for text in message.untold)}))
@@ -289,9 +293,6 @@ class CheckpointRecall:
             if is_here or node.storage.dead_row(kept.number, entry.key, entry.dot) is not None:
                 continue
             if replica.purges.covers(entry.key, entry.dot):
-                if entry.kind == Kind.TEXT:
-                    with suppress(InvalidEncoding, TypeError, ValueError):
-                        job.purged.add(named_document(entry.value))
                 continue
             ledger.row += 1
             hlc, *dot = entry.order

@@ -237,6 +237,10 @@ class Purger:
         """A space is no longer here."""
         self._works = {place: work for place, work in self._works.items() if place[0] != name}
 
+    def is_busy(self, replica: Replica) -> bool:
+        """Whether a space holds what is to be purged."""
+        return replica.purges.is_noted or any(name == replica.name for name, _ in self._works)
+
     def run(self) -> None:
         """Begin what is new, and do a slice of what is due."""
         node = self._node

@@ -61,12 +61,14 @@ class Purges:
     :meth:`note`.
     """
 
-    __slots__ = ("_entries", "_known", "_noted")
+    __slots__ = ("_entries", "_known", "_noted", "times")
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
         self._noted: dict[str, None] = {}
         self._known: dict[str, Purge] = {}
+        self.times = 0
+        """How often some were noted."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -80,10 +82,12 @@ class Purges:
         """Entries of a reserved key have come or gone."""
         if key.startswith(PURGE_PREFIX):
             self._noted[key] = None
+            self.times += 1
 
     def note_entries(self, entries: Iterable[Entry]) -> None:
         """The same for many at once, most of which are of other keys."""
-        self._noted.update((entry.key, None) for entry in entries if entry.key.startswith(PURGE_PREFIX))
+        for entry in entries:
+            self.note(entry.key)
 
     def take_noted(self) -> list[Purge]:
         """The purges that are new since the last call, by pattern."""
