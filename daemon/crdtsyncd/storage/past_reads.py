@@ -165,14 +165,17 @@ class PastReads(StateReads):
     def dead_marks(
         self, space: int, after: DeadPlace, position: int, rows_max: int, key: str | None = None, recalled: int = 0
     ) -> tuple[list[DeadMark], DeadPlace | None]:
+        place, order, beyond = "(key, hlc, row) > (?, ?, ?)", "key, hlc, row", tuple(after)
+        if key is not None:  # so that the index ends with the key, and no row is sorted
+            place, order, beyond = "key = ? AND (hlc, row) > (?, ?)", "hlc, row", (key, *after[1:])
         of_one = (
-            f"SELECT key, hlc, row, writer, seq, n, {{}} FROM entries INDEXED BY entries_dead_by_key WHERE space = ? "
-            f"AND position IS NOT NULL {'' if key is None else 'AND key = ? '}AND (key, hlc, row) > (?, ?, ?)"
+            "SELECT key, hlc, row, writer, seq, n, {} FROM entries INDEXED BY entries_dead_by_key "
+            f"WHERE space = ? AND position IS NOT NULL AND {place}"
         )
         spaces = {space: "position"} | ({recalled: str(_BEHIND_ALL)} if recalled else {})
         looked_at = self._dead_db.execute(
-            f"{' UNION ALL '.join(map(of_one.format, spaces.values()))} ORDER BY key, hlc, row LIMIT ?",
-            (*(part for one in spaces for part in (one, *(() if key is None else (key,)), *after)), rows_max),
+            f"{' UNION ALL '.join(map(of_one.format, spaces.values()))} ORDER BY {order} LIMIT ?",
+            (*(part for one in spaces for part in (one, *beyond)), rows_max),
         ).fetchall()
         marks = [DeadMark(number, key, *dot) for key, _, number, *dot, died in looked_at if died > position]
         return marks, DeadPlace(*looked_at[-1][:3]) if len(looked_at) == rows_max else None
