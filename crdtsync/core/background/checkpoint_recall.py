@@ -23,6 +23,7 @@ from crdtsync.core.reads.gone_since import GoneSince, place_of
 from crdtsync.core.storage.rows import ArchivePurge, DeadPlace, DocumentStateRow, EntryRow, RemovedRow, kept_name
 from crdtsync.core.text.document import check_state
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.patterns import check_pattern
 from crdtsync.wire.peer.recalling import Recall, Recalled
@@ -52,10 +53,21 @@ DROPPED_ROWS = 500
 _CODE = "checkpoint_recalled"
 
 
+class _Rest(NamedTuple):
+    """Until when nobody is asked for a checkpoint, and of which nodes came what does not add up."""
+
+    until_s: float
+    length_s: float
+    failed: frozenset[str]
+
+
+NO_REST = _Rest(0.0, REST_S_MIN / 2, frozenset())
+
+
 class _Job:
     """A checkpoint that is being recalled: what this node held when that began, and of whom it has asked what."""
 
-    def __init__(self, replica: Replica, record: Checkpoint, kept: Kept, now_s: float) -> None:
+    def __init__(self, replica: Replica, record: Checkpoint, kept: Kept, now_s: float, refused: frozenset[str]) -> None:
         self.replica = replica
         self.record = record
         self.kept = kept
@@ -63,7 +75,7 @@ class _Job:
         self.begun_s = self.due_s = now_s
         self.link: Link | None = None
         self.asked_s = 0.0
-        self.refused: set[str] = set()
+        self.refused = {*refused}
         """Nodes that have not given it."""
         self.purges = replica.purges.times
         self.storing: Steps[None] | None = None
@@ -78,7 +90,7 @@ class CheckpointRecall:
         self._purger = purger
         self._sync = sync
         self._job: _Job | None = None
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._rests: dict[str, _Rest] = {}
         self._giving: dict[tuple[int, str], tuple[Link, Recall, GoneSince]] = {}
         self._leavings: list[Kept] | None = None
         self._look_due_s = node.now_s
@@ -151,17 +163,19 @@ class CheckpointRecall:
             kept_name(replica.id, record.entry.dot): (replica, record)
             for _, replica in sorted(node.replicas.items())
             if replica.asleep is None
-            for record in replica.checkpoints.lacking()[:1]
+            for record in replica.checkpoints.lacking()
         }
         for gone in self._rests.keys() - lacking.keys():
             del self._rests[gone]
         leaving = {kept.name for kept in self._leavings or ()}
         for name, (replica, record) in lacking.items():
-            is_resting = self._rests.get(name, (0.0, 0.0))[0] > node.now_s
-            if is_resting or name in leaving or not self._able(replica) or self._is_full(replica, 0):
+            rest = self._rests.get(name, NO_REST)
+            is_resting = rest.until_s > node.now_s
+            if is_resting or name in leaving or not self._able(replica) or self._is_full(replica, 1):
                 continue
             checkpoints = replica.checkpoints
-            return _Job(replica, record, checkpoints.kept(record) or checkpoints.begin_recall(record), node.now_s)
+            kept = checkpoints.kept(record) or checkpoints.begin_recall(record)
+            return _Job(replica, record, kept, node.now_s, rest.failed)
         return None
 
     def _able(self, replica: Replica) -> list[Link]:
@@ -172,10 +186,10 @@ class CheckpointRecall:
         ]
 
     def _is_full(self, replica: Replica, more: int) -> bool:
-        """Whether with so many bytes more the past of a space takes more than it may."""
+        """Whether with so many bytes more the past of a space takes all it may, or nobody has found out what it may."""
         stats, checkpoints = self._node.storage.log_stats(replica.id), replica.checkpoints
         held = stats["history_bytes"] + stats["document_bytes"] + checkpoints.recalled_bytes()
-        return held + more > checkpoints.bytes_max
+        return held + more >= checkpoints.bytes_max
 
     def _go_on(self, job: _Job) -> None:
         node, replica = self._node, job.replica
@@ -317,14 +331,14 @@ class CheckpointRecall:
             "checkpoint_not_recalled", level="warning", space=job.replica.name, name=job.record.name, why=why
         )
         job.replica.checkpoints.give_up(job.record, for_good=False)
-        self._rest(job)
+        self._rest(job, job.kept.node)
 
-    def _rest(self, job: _Job) -> None:
-        """Nobody is asked for it for a while."""
-        name = job.kept.name
-        _, before_s = self._rests.get(name, (0.0, REST_S_MIN / 2))
-        rest_s = min(2 * before_s, REST_S_MAX)
-        self._rests[name] = self._node.now_s + rest_s, rest_s
+    def _rest(self, job: _Job, failed: str = "") -> None:
+        """Nobody is asked for it for a while; then one that ``failed`` only when nobody else is left."""
+        before = self._rests.get(job.kept.name, NO_REST)
+        rest_s = min(2 * before.length_s, REST_S_MAX)
+        nodes = before.failed | {failed} if failed else frozenset[str]()
+        self._rests[job.kept.name] = _Rest(self._node.now_s + rest_s, rest_s, nodes)
         self._job = None
 
     # -- what is kept no longer --------------------------------------------------------------------------------
@@ -339,12 +353,18 @@ class CheckpointRecall:
         """Of checkpoints that are gone, and of spaces that are."""
         node = self._node
         if self._leavings is None:
-            ids = {replica.id for replica in node.replicas.values()}
+            by_id = {replica.id: replica for replica in node.replicas.values()}
             found = map(kept_of, node.storage.metas(kept_name(None, None)))
-            self._leavings = [kept for kept in found if kept.space not in ids]
+            self._leavings = [
+                kept
+                for kept in found
+                if (replica := by_id.get(kept.space)) is None
+                or (replica.asleep is None and replica.checkpoints.is_left(kept))
+            ]
         for replica in node.replicas.values():
             if replica.asleep is None and replica.checkpoints.leavings:
-                self._leavings += replica.checkpoints.leavings
+                names = {kept.name for kept in self._leavings}
+                self._leavings += [kept for kept in replica.checkpoints.leavings if kept.name not in names]
                 replica.checkpoints.leavings = []
 
     def _drop_leavings(self) -> None:

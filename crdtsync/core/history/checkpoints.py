@@ -347,6 +347,10 @@ class Checkpoints:
         """Under which numbers this node keeps what it has recalled."""
         return [kept.number for kept in self._marks().values() if kept.number]
 
+    def is_left(self, kept: Kept) -> bool:
+        """Whether rows on disk that were kept in this way are so no longer."""
+        return kept.number != 0 and kept.dot not in self._marks()
+
     def _stop_keeping(self, dot: Dot) -> None:
         kept = self._marks().pop(dot, None)
         if kept is not None and kept.number:
