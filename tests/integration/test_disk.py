@@ -18,6 +18,8 @@ import msgpack
 import pytest
 from crdtsyncd.storage.database import Store
 
+from crdtsync.client.blocking.client import Session
+from crdtsync.client.blocking.methods.forks import Carrying
 from crdtsync.core.storage.rows import ChangeRow, EntryRow
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.errors import NoSpace
@@ -152,6 +154,72 @@ def test_blobs_checkpoints_and_restores_go_on_when_there_is_space_again(small_di
         client.checkpoint("after")
         wait_until(lambda: client.checkpoints()[-1].name.startswith("often-"), what="automatic ones are made again")
         assert client.verify_checkpoint("after").damaged == {}
+
+
+def test_a_restore_and_a_merge_that_the_disk_stops_half_way_go_on_when_there_is_space_again(
+    small_disk: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is several changes; the disk fills after the first one. What is done stays, and reads go on."""
+    disk = small_disk(96 * MIB)
+    names = [f"k/{n:03}" for n in range(600)]
+    filling: list[Path] = []
+
+    def fill_up(*_told: object) -> None:
+        if not filling:
+            filling.append(fill(disk, leave_bytes=4 * MIB))
+            wait_until(lambda: daemon.status()["node"]["state"] == "read-only", what="the daemon has noticed")
+
+    def make_room() -> None:
+        filling.pop().unlink()
+        wait_until(lambda: daemon.status()["node"]["state"] == "ready", what="writes are taken again")
+
+    def write_all(session: Session, value: str) -> None:
+        for start in range(0, len(names), 200):
+            with session.batch() as batch:
+                for name in names[start : start + 200]:
+                    batch.set(name, value)
+
+    def values(session: Session) -> list[list[object]]:
+        return [sorted([entry.value, *(one.value for one in entry.siblings)]) for entry in session.entries("k/")]
+
+    old, new, tried = (f"{what}-" + "x" * 2000 for what in ("old", "new", "tried"))
+    started = Daemon(data_dir=str(disk / "data"), free_bytes_min=8 * MIB, ballast_bytes=0)
+    with started as daemon, daemon.client() as client:
+        write_all(client, old)
+        client.checkpoint("before")
+        client.fork("trial")
+        trial = client.session(space="trial")
+        write_all(trial, tried)
+        write_all(client, new)
+
+        with pytest.raises(NoSpace):
+            client.restore("before", progress=fill_up)
+        found = values(client)
+        assert [old] in found
+        assert [new] in found
+        assert client.session(at="checkpoint:before").get(names[0]) == old
+        make_room()
+        client.restore("before")
+        assert values(client) == [[old]] * len(names)
+
+        flush = Carrying.flush
+
+        def flush_and_fill(carrying: Carrying) -> None:
+            flush(carrying)
+            fill_up()
+
+        monkeypatch.setattr(Carrying, "flush", flush_and_fill)
+        with pytest.raises(NoSpace):
+            client.merge_space("trial")
+        found = values(client)
+        assert [old] in found
+        assert [old, tried] in found  # both have set it since the fork
+        make_room()
+        monkeypatch.undo()
+        client.merge_space("trial")
+        assert values(client) == [[old, tried]] * len(names)
+        assert client.merge_space("trial").written == []
+        assert_clean(daemon)
 
 
 def test_the_ballast_is_given_up_when_space_is_very_low_and_made_again(small_disk: Callable[[int], Path]) -> None:
