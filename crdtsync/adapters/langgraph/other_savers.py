@@ -92,11 +92,15 @@ class _Unreadable(dict[str, Any]):
 
 
 class _Forgiving:
-    """A serializer that raises nothing, so that a list goes on."""
+    """A serializer that raises nothing, so that a list goes on. All else is as its saver expects it: a ``RedisSaver``
+    has its serializer make messages.
+    """
 
     def __init__(self, serde: Any) -> None:
         self._serde = serde
-        self.dumps_typed = serde.dumps_typed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self).get("_serde"), name)
 
     def loads_typed(self, data: Any) -> Any:
         try:

@@ -950,6 +950,23 @@ def test_a_list_goes_on_after_what_cannot_be_read(
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
 
 
+def test_a_saver_finds_all_that_its_serializer_can(saver: CrdtSaver, state: Client) -> None:
+    class Reviving(JsonPlusSerializer):  # type: ignore[misc]  # not here where types are checked
+        def revived(self, found: Any) -> Any:
+            return found | {"a": "revived"}
+
+    class Source(InMemorySaver):  # type: ignore[misc]
+        def list(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            for found in super().list(*args, **kwargs):
+                values = self.serde.revived(found.checkpoint["channel_values"])
+                yield found._replace(checkpoint=found.checkpoint | {"channel_values": values})
+
+    source = Source(serde=Reviving())
+    put(source, thread("one"), {"a": "stored"})
+    assert [*bring_over(source, state)] == [True]
+    assert [each.checkpoint["channel_values"] for each in saver.list(None)] == [{"a": "revived"}]
+
+
 def test_a_source_that_fails_is_no_bad_checkpoint(state: Client) -> None:
     with SqliteSaver.from_conn_string(":memory:") as source:
         configs = [put(source, thread(name), {"a": name}) for name in ("removed", "kept")]
