@@ -121,11 +121,10 @@ class WriteRequests:
     ) -> object:
         """Find out what was there, then write it."""
 
-        def may_write(key: str) -> bool:
-            return (
-                agent.everywhere >= Right.WRITE
-                or self._dispatcher.authorizer.grant(agent, replica.name).on(key) >= Right.WRITE
-            )
+        def right_on(key: str) -> Right:
+            if agent.everywhere >= Right.WRITE:
+                return agent.everywhere
+            return self._dispatcher.authorizer.grant(agent, replica.name).on(key)
 
         def then(here: Replica, past: Past) -> object:
             if self._node.read_only:
@@ -136,7 +135,7 @@ class WriteRequests:
                 return self._when_ready(agent, request, here, "restore", args, not_ready)
             return self._concern(agent, request, here, args, result)
 
-        read = RestoreRead(replica, self._dispatcher.node.storage, args, may_write, then)
+        read = RestoreRead(replica, self._dispatcher.node.storage, args, right_on, then)
         return self._dispatcher.read_long(agent, request, read)
 
     def _commit(

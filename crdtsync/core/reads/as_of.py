@@ -42,6 +42,7 @@ from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import RemoveRange, removes_of
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import archive_of, check_prefix, shown
+from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import TOKEN_PREFIX
 from crdtsync.wire.yjs.encoding import Steps
 
@@ -190,10 +191,10 @@ class RestoreRead(PastRead):
         replica: Replica,
         storage: Storage,
         args: Mapping[str, Any],
-        may_write: Callable[[str], bool],
+        right_on: Callable[[str], Right],
         then: Callable[[Replica, Past], object],
     ) -> None:
-        self._may_write = may_write
+        self._right_on = right_on
         self._then = then
         start, self._undoes = args.get("start", ""), args.get("undo")
         if type(start) is not str or type(self._undoes) not in (str, NoneType):
@@ -234,7 +235,7 @@ class RestoreRead(PastRead):
         return self._then(
             replica,
             Past(
-                past, wanted.prefix, wanted.start, end, self._seen, self._may_write, is_known, self._undoes,
+                past, wanted.prefix, wanted.start, end, self._seen, self._right_on, is_known, self._undoes,
                 self._text_edits,
             ),
         )  # fmt: skip

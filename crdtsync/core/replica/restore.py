@@ -8,6 +8,7 @@ The rules:
 
 - It supersedes what was there when it began (``seen``), and nothing newer: what others write meanwhile stays beside it.
 - What says the same already is left as it is. So a restore that was cut off is simply done again.
+- A key that its author may not read is passed over, and one that it may only read is left alone and told.
 - A log keeps its order: from the first element on that differs, what follows is written anew.
 - Counters count on under their names, with one reset that takes off what was counted beyond the value then. So two
   restores at once of 10 to 7 give 7, and not 4.
@@ -41,6 +42,7 @@ from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
+from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import encode_token
 from crdtsync.wire.yjs.encoding import Steps
 
@@ -74,8 +76,8 @@ class Past(NamedTuple):
     """A past state of a space: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked
     for).
 
-    ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``may_write`` says which
-    keys its author may write, ``is_known`` of which the past is told. ``text_edits``: see :func:`note_text_edits`.
+    ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``right_on`` says what
+    its author may do with a key, ``is_known`` of which the past is told. ``text_edits``: see :func:`note_text_edits`.
     """
 
     replica: Replica
@@ -83,7 +85,7 @@ class Past(NamedTuple):
     start: str
     complete_to: str | None
     seen: VersionVector
-    may_write: Callable[[str], bool]
+    right_on: Callable[[str], Right]
     is_known: Callable[[str], bool]
     undoes: str | None
     """Only what this agent has done since, where nobody else has written since."""
@@ -107,7 +109,7 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
         if is_full or texts >= TEXTS_MAX or looked_at > ENTRIES_MAX:
             is_cut = True
             break
-        found, count = _compared(draft, past, key)
+        found, count = _compared(draft, past, key) if past.right_on(key) >= Right.READ else (None, 0)
         looked_at += count
         if found is None:
             last = key
@@ -191,7 +193,7 @@ def _ops(draft: SpaceDraft, past: Past, key: str, found: _Compared) -> list[Op]:
     """The operations that turn the present entries into the past ones; none if they say the same."""
     if not past.is_known(key):
         raise InvalidRequest("its schema keeps less history than that")
-    if not past.may_write(key):
+    if past.right_on(key) < Right.WRITE:
         raise InvalidRequest("who restores may not write it")
     if past.undoes is not None:
         _check_alone(found.since, past.undoes)

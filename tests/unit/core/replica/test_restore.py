@@ -6,12 +6,14 @@ from random import Random
 
 import pytest
 
+from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.reads import as_of
 from crdtsync.core.replica import restore as restoring
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import fleet_of
+from tests.fleet.rights import ROOT, keyed
 from tests.simulator.cuts import patiently, restore, said, write_something
 
 
@@ -352,6 +354,38 @@ def test_what_one_agent_did_is_undone_where_nobody_else_wrote_since(pair):
         "ruined": "ann's", "deleted": "ann's", "new": None, "log": [1], "built-on": "bob's", "bobs": "bob's",
         "untouched": "ann's",
     }  # fmt: skip
+
+
+def test_a_key_that_its_author_may_not_read_is_not_named():
+    """Changed, new, deleted, and with less history than that: one may read it, one may write it, one may do nothing."""
+    with fleet_of("a") as fleet:
+        machine = fleet["a"]
+        machine.step(Reach(operators=(0,)))
+        root = machine.agent("root", user=ROOT)
+        critic = keyed(root, read="plan/**", write="reviews/*")
+
+        def write(value: str) -> None:
+            for room in ("plan", "reviews", "secret"):
+                for name in ("changed", value):
+                    root.set(f"{room}/{name}", value)
+
+        root.do("schema_set", pattern="secret/beat", policy="lww", history=False)
+        root.set("secret/beat", 1)
+        write("old")
+        root.do("checkpoint_set", name="before")
+        write("new")
+        root.set("secret/beat", 2)
+        for room in ("plan", "reviews", "secret"):
+            root.delete(f"{room}/old")
+        names = ("changed", "new", "old")
+        for args in ({"dry_run": True}, {"undo": "root", "dry_run": True}, {"prefix": "secret/"}, {}):
+            answers = restore(critic, **args)
+            rooms = ("plan", "reviews") if args != {"prefix": "secret/"} else ()
+            left = [key for answer in answers for key, _ in answer["left"]]
+            assert left == [f"plan/{name}" for name in names if "plan" in rooms]
+            touched = [key for answer in answers for key, _ in answer["items"]]
+            assert touched == [f"reviews/{name}" for name in names if "reviews" in rooms]
+        assert (critic.get("reviews/changed"), root.get("secret/changed")) == ("old", "new")
 
 
 def test_what_was_said_of_a_value_comes_back_and_is_compared(pair):
