@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.blocking.methods.keys import KeyMethods
 from crdtsync.client.blocking.text import Text
 from crdtsync.client.operations.batch import Batch
 from crdtsync.errors import InvalidRequest
@@ -117,6 +118,28 @@ def test_a_merge_that_forgets_how_far_it_has_come_counts_twice(daemon: Daemon, m
             state.merge_space("trial")
             assert state.get("count") == count
         assert state.log("log") == ["b", "c", "c"]
+
+
+def test_a_merge_with_nothing_to_do_reads_in_pages(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    with daemon.client("ann") as state:
+        state.fork("trial")
+        fork = state.session(space="trial")
+        with fork.batch() as batch:
+            for number in range(100):
+                batch.incr(f"count/{number:02}")
+        assert len(state.merge_space("trial").written) == 100
+        fork.incr("count/07")
+        assert state.merge_space("trial").written == ["count/07"]
+        entry, read = KeyMethods.entry, []
+
+        def count(session: Any, key: str, **options: Any) -> Any:
+            read.append(key)
+            return entry(session, key, **options)
+
+        monkeypatch.setattr(KeyMethods, "entry", count)
+        assert state.merge_space("trial").written == []
+        assert sorted(read) == ["count/07", "forks/trial"]
+        assert (state.get("count/07"), state.get("count/08")) == (2, 1)
 
 
 def marked(state: Any) -> str:

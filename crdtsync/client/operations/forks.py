@@ -41,6 +41,8 @@ OPERATIONS_MAX = 200
 PART_OPERATIONS_MAX = 900
 """Operations of one key, which is merged by one change."""
 BYTES_MAX = 2 * 1024 * 1024
+PAGED = 20
+"""So many keys at one point of the past are read in pages: a page costs about as much as reading these one by one."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,15 @@ def seen_with(base: Version, record: Field | None) -> str:
     dot, apart = decode_dot(record.dot), record.value["seen"]
     dots = tuple(dot._replace(n=n) for n in range(dot.n))
     return encode_version(Version((*dots, *(decode_version(apart).dots if apart else ())), (), base.vector))
+
+
+def by_end(records: Iterable[Field], prefix: str) -> dict[str, list[str]]:
+    """The keys that were merged, by the point up to which they were."""
+    ends: dict[str, list[str]] = {}
+    for record in records:
+        if record.name.startswith(prefix) and record.value["at"] is not None:
+            ends.setdefault(record.value["at"], []).append(record.name)
+    return ends
 
 
 def is_same(one: Entry | None, other: Entry | None) -> bool:

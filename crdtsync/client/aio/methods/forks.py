@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crdtsync.client.operations.checkpoints import Checkpoint
     from crdtsync.client.operations.forks import Merged, State
     from crdtsync.client.values.durations import Seconds
-    from crdtsync.client.values.results import Entry, LogItem
+    from crdtsync.client.values.results import Entry, Field, LogItem
 
 
 class AsyncForkMethods(AsyncMethods):
@@ -95,18 +95,14 @@ class AsyncForkMethods(AsyncMethods):
         old = {entry.key: entry for entry in await then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in await today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
+        ends = await self._ends(fork, prefix, records, timeout)
         carrying = AsyncCarrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
         merged = forks.Merged(left=carrying.left)
         await carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
-            record = records.get(key)
-            began_as = before = old.get(key)
-            after = new.get(key)
-            at, earlier = None if record is None else record.value["at"], then
-            if at is not None:
-                earlier = fork.session(at=at)
-                before = await earlier.entry(key, timeout=timeout)
+            record, began_as, after = records.get(key), old.get(key), new.get(key)
+            earlier, before = ends.get(key, (then, began_as))
             if forks.is_same(before, after) or not forks.is_carried(key):
                 continue
             try:
@@ -127,6 +123,22 @@ class AsyncForkMethods(AsyncMethods):
         for keys in (merged.written, merged.removed):
             keys[:] = [key for key in keys if key not in merged.left]
         return merged
+
+    async def _ends(
+        self, fork: AsyncSession, prefix: str, records: dict[str, Field], timeout: Seconds | None
+    ) -> dict[str, tuple[AsyncSession, Entry | None]]:
+        """By key, how far it was merged and what it was then. Where many came equally far, they are read in pages."""
+        from crdtsync.client.operations import forks
+
+        found: dict[str, tuple[AsyncSession, Entry | None]] = {}
+        for at, keys in forks.by_end(records.values(), prefix).items():
+            past = fork.session(at=at)
+            if len(keys) < forks.PAGED:
+                found |= {key: (past, await past.entry(key, timeout=timeout)) for key in keys}
+            else:
+                listed = {entry.key: entry for entry in await past.entries(prefix, timeout=timeout)}
+                found |= {key: (past, listed.get(key)) for key in keys}
+        return found
 
     async def _points(self, base: AsyncSession, fork: AsyncSession) -> tuple[Checkpoint, Any]:
         """The checkpoint at which ``base`` was forked, and what had been seen then."""
