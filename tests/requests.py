@@ -72,7 +72,7 @@ def probes(prefix: str, token: str) -> Iterator[Probe]:
     yield Probe("show", WRITE, "key", value)
     yield Probe("vote", WRITE, "key", key)
     yield Probe("checkpoints", READ, "some", {})
-    yield Probe("checkpoint_policy", WRITE, "some", {"name": "probe", "every": 10**9, "keep": 3, "n": 1})
+    yield Probe("checkpoint_policy", WRITE, "whole", {"name": "probe", "every": 10**9, "keep": 3, "n": 1})
     yield Probe("checkpoint_set", WRITE, "some", {"name": "probe", "n": 1})
     yield Probe("restore", WRITE, "some", {"at": token, "dry_run": True, "n": 1})
     for name in ("access_grant", "access_revoke"):

@@ -50,6 +50,8 @@ class On(Enum):
     PATTERN = "all keys of its pattern"
     PARTS = "what each part of it needs"
     SOME = "some key; it shows what concerns such keys alone"
+    MADE = "some key; to delete what another has made, all of its space"
+    SPACE = "all of its space"
     TOKEN = "some key of each space in its token"
     DEFAULT_SPACE = "all of the space default"
     NAMED_SPACE = "all of the space it names"
@@ -154,9 +156,9 @@ REQUESTS: Mapping[str, Request] = {
         On.PATTERN,
         "pattern policy refuse_lower remove history kind json ttl sliding writers version older max_entries max_bytes",
     ),
-    "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.SOME, "name note prefixes ttl remove", since="checkpoints"),
+    "checkpoint_set": _request(Form.WRITE, Right.WRITE, On.MADE, "name note prefixes ttl remove", since="checkpoints"),
     "checkpoint_policy": _request(
-        Form.WRITE, Right.WRITE, On.SOME, "name prefixes every keep age remove", since="checkpoint_policies"
+        Form.WRITE, Right.WRITE, On.SPACE, "name prefixes every keep age remove", since="checkpoint_policies"
     ),
     "restore": _request(Form.WRITE, Right.WRITE, On.SOME, "at prefix start seen undo dry_run", since="checkpoints"),
     "purge": _request(Form.WRITE, Right.ADMIN, On.PATTERN, "pattern", since="purge"),

@@ -62,6 +62,8 @@ class Authorizer:
             On.PATTERN: self._check_pattern,
             On.PARTS: self._check_parts,
             On.SOME: self._check_some,
+            On.MADE: self._check_some,  # what is deleted is looked at with the write: see :meth:`check_made`
+            On.SPACE: lambda agent, right, _name, args: self._check_whole(agent, right, args.get("space", agent.space)),
             On.TOKEN: self._check_token,
             On.DEFAULT_SPACE: lambda agent, right, _name, _args: self._check_whole(agent, right, "default"),
             On.NAMED_SPACE: lambda agent, right, _name, args: self._check_whole(agent, right, args.get("name")),
@@ -169,6 +171,17 @@ class Authorizer:
         right, on = NEEDED.get(name, UNKNOWN_REQUEST)
         if agent.everywhere < right:
             self._checks[on](agent, right, name, args)
+
+    def check_made(self, agent: Agent, space: str, what: str, authors: Iterable[str | None]) -> None:
+        """Whether an agent may delete what these authors have made: what it has made itself, as its key proves, and
+        all, if it may write all keys of the space.
+
+        :raises NotAllowed: no.
+        """
+        grant, right = self.grant(agent, space), Right.WRITE
+        is_own = bool(agent.key_name) and all(author == agent.key_name for author in authors)
+        if not is_own and max(agent.everywhere, grant.whole) < right:
+            raise self._refusal(agent, right, space, grant, f"all keys, as is needed to delete {what}", EVERYTHING)
 
     def grant(self, agent: Agent, space: object) -> Grant:
         """The rights of an agent in a space, or in an archive of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector
@@ -157,6 +158,7 @@ class WriteRequests:
             draft.schema_version = schema_version(args)
         draft.own = self._outcomes.versions(agent.client, args.get("follows"))
         draft.is_limited = not self._dispatcher.authorizer.sees_all_of(agent, replica.name)
+        draft.check_made = partial(self._dispatcher.authorizer.check_made, agent, replica.name)
         try:
             result = WRITES[name](draft, args)
         except NotReady:

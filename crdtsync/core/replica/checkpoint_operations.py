@@ -35,6 +35,7 @@ def checkpoint_set(draft: SpaceDraft, args: Arguments) -> Result:
     It does not have what the same batch has written before.
 
     :raises VersionMismatch: there is one of that name.
+    :raises NotAllowed: another has made what is to be deleted.
     :raises QuotaExceeded: there are as many as may be, or what they hold back is as much as may be.
     """
     name = check_name(args.get("name"))
@@ -42,6 +43,7 @@ def checkpoint_set(draft: SpaceDraft, args: Arguments) -> Result:
     held = draft.held(key)
     if args.get("remove"):
         if held:
+            draft.check_made(f"the checkpoint {name} of another", (entry.agent for entry in held))
             draft.add(Op(key, None, Kind.REGISTER, None, None, tuple(entry.dot for entry in held), None))
         return {"existed": bool(held)}
     if held:

@@ -100,6 +100,45 @@ def test_what_concerns_the_host_is_for_root_and_the_daemons_user_alone(machine, 
     assert "root and the user" in refused(machine.agent("local").ask, name, **args)["message"]
 
 
+def test_a_checkpoint_goes_by_the_hand_of_who_made_it_or_may_write_all(machine, root):
+    root.do("checkpoint_set", name="roots")
+    machine.agent("critic").do("checkpoint_set", name="namesake")  # before anybody has a key of that name
+    critic = keyed(root, write="reviews/*")
+    other = keyed(root, "other", write="reviews/*")
+    master = keyed(root, "master", write="**")
+    critic.do("checkpoint_set", name="own")
+    critic.do("checkpoint_set", name="unproven", agent="planner")
+    assert (
+        "all keys, as is needed to delete the checkpoint roots of another"
+        in refused(critic.do, "checkpoint_set", name="roots", remove=True)["message"]
+    )
+    refused(critic.do, "checkpoint_set", name="unproven", remove=True)
+    refused(other.do, "checkpoint_set", name="own", remove=True)
+    refused(other.do, "batch", ops=[["checkpoint_set", {"name": "own", "remove": True}]])
+    assert not critic.do("checkpoint_set", name="absent", remove=True)["existed"]
+    assert critic.do("checkpoint_set", name="own", remove=True)["existed"]
+    for name in ("roots", "unproven", "namesake"):
+        assert master.do("checkpoint_set", name=name, remove=True)["existed"]
+
+
+def test_an_agent_without_a_key_may_delete_no_checkpoint_unless_it_may_write_all(machine, root):
+    grant(root, "uid:2000", "write", "reviews/*")
+    stranger = machine.agent("stranger", user=STRANGER)
+    stranger.do("checkpoint_set", name="c")  # under a name that every other one may use, too
+    refused(stranger.do, "checkpoint_set", name="c", remove=True)
+    assert machine.agent("local").do("checkpoint_set", name="c", remove=True)["existed"]
+
+
+def test_policies_of_checkpoints_are_for_those_who_may_write_all(machine, root):
+    critic, master = keyed(root, write="reviews/*"), keyed(root, "master", write="**")
+    policy = {"name": "often", "every": 1000, "keep": 3, "prefixes": ["reviews/"]}
+    refused(critic.do, "checkpoint_policy", **policy)
+    refused(critic.do, "batch", ops=[["checkpoint_policy", policy]])
+    master.do("checkpoint_policy", **policy)
+    refused(critic.do, "checkpoint_policy", name="often", remove=True)
+    assert root.do("checkpoint_policy", name="often", remove=True)["existed"]
+
+
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
