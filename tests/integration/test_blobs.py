@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import zipfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,8 +13,8 @@ from random import Random
 
 import pytest
 
-from crdtsync.client import AsyncClient, Client
-from crdtsync.errors import InvalidRequest, KindMismatch, TooLarge, VersionMismatch
+from crdtsync.client import AsyncClient, Blob, Client
+from crdtsync.errors import DamagedValue, InvalidRequest, KindMismatch, TooLarge, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 from tests.integration.witness import rss_bytes
@@ -32,11 +33,17 @@ def source(path: Path, size: int) -> Path:
     return path
 
 
+def blob_of(client: Client, key: str) -> Blob:
+    """One that is there."""
+    blob = client.get_blob(key)
+    assert blob is not None
+    return blob
+
+
 def hash_of(client: Client, key: str) -> str:
     """Of what is read, part by part."""
-    found, blob = sha256(), client.get_blob(key)
-    assert blob is not None
-    for piece in blob:
+    found, blob = sha256(), blob_of(client, key)
+    while piece := blob.read(MIB):
         found.update(piece)
     return found.hexdigest()
 
@@ -67,6 +74,48 @@ def test_a_blob_is_read_like_a_file(client: Client, tmp_path: Path) -> None:
     assert (blob.read(), blob.tell()) == (b"", len(content))
     assert client.get("archive")["size"] == len(content)
     assert client.keys() == ["archive"]
+
+
+def test_what_takes_a_file_takes_a_blob(client: Client) -> None:
+    lines = [b"%d " % number + b"x" * (number % 300) + b"\n" for number in range(8_000)]  # over two parts
+    content = b"".join(lines)
+    client.put_blob("text", content)
+    with blob_of(client, "text") as blob:
+        assert isinstance(blob, io.BufferedIOBase)
+        assert (blob.readline(), blob.readline(3)) == (lines[0], lines[1][:3])
+        blob.seek(0)
+        assert list(blob) == lines
+        blob.seek(0)
+        text = io.TextIOWrapper(blob, newline="")  # type: ignore[type-var]  # of a file it wants a name
+        assert list(text) == [line.decode() for line in lines]
+    with pytest.raises(ValueError, match="closed"):
+        blob.read()
+    whole = bytearray(len(content) + 1)
+    assert blob_of(client, "text").readinto(whole) == len(content)
+    assert whole == content + bytes(1)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        given = {"rows": lines, "large": bytes(MIB)}
+        client.put_blob("pickled", pickle.dumps(given, protocol))
+        assert pickle.load(blob_of(client, "pickled")) == given
+
+
+def test_lines_of_damaged_bytes_are_noticed_at_the_end(client: Client) -> None:
+    client.put_blob("text", b"a line\n" * 200_000)
+    blob = blob_of(client, "text")
+    blob.sha256 = sha256(b"what was put").hexdigest()
+    with pytest.raises(DamagedValue, match="its hash differs"):
+        list(blob)
+
+
+async def test_a_blob_comes_in_pieces_under_asyncio(daemon: Daemon) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        await state.put_blob("k", bytes(MIB + 1))
+        found = await state.get_blob("k")
+        assert found is not None
+        async with found as blob:
+            assert [len(piece) async for piece in blob] == [MIB // 2, MIB // 2, 1]
+        with pytest.raises(ValueError, match="closed"):
+            await blob.read()
 
 
 async def test_what_a_put_takes_and_what_it_refuses(make_daemon: Callable[..., Daemon], tmp_path: Path) -> None:

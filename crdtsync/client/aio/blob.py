@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from crdtsync.client.operations import blobs
+from crdtsync.client.operations.blob_file import AsyncBlobFile
 from crdtsync.errors import DamagedValue, InvalidRequest
 from crdtsync.wire.blobs import PART_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from crdtsync.client.aio.methods.blobs import AsyncBlobMethods
     from crdtsync.client.operations.keys import Operations
     from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.values.results import Entry
 
 
-class AsyncBlob:
+class AsyncBlob(AsyncBlobFile):
     """The bytes of a blob, read as a file opened in binary mode is: in order, or from where :meth:`seek` goes.
 
     The content stays that of the blob when it was opened. If the blob is removed or replaced meanwhile, reading goes on
     while the daemon still holds its bytes, and is then refused with :class:`~crdtsync.errors.TooOld`. At most three
     parts of 512 KiB are in memory: if a caller reads in order, the next parts are fetched ahead. If it reads all of it
     in order, the content is compared with ``sha256`` at the end.
+
+    Under asyncio, iteration gives pieces of 512 KiB, whose last one is shorter: not lines.
     """
 
     def __init__(self, session: AsyncBlobMethods, operations: Operations, entry: Entry) -> None:
@@ -38,7 +39,6 @@ class AsyncBlob:
         self.sha256 = manifest.sha256
         """In hex."""
         self.media_type = manifest.media_type
-        self.closed = False
         self._session = session
         self._operations = operations
         self._upload = manifest.upload
@@ -53,14 +53,17 @@ class AsyncBlob:
 
         :raises DamagedValue: all was read in order, and it is not what was put.
         """
+        if self.closed:
+            raise ValueError("the blob is closed")
         end = self.size if size is None or size < 0 else min(self.size, self._position + size)
         found: list[bytes] = []
         while self._position < end:
             number, offset = divmod(self._position, PART_BYTES)
             data = (await self._read_part(number))[offset : offset + end - self._position]
-            if self._position == self._hashed:
-                self._hash.update(data)
-                self._hashed += len(data)
+            if self._position <= self._hashed:  # it is less after a look ahead
+                fresh = data[self._hashed - self._position :]
+                self._hash.update(fresh)
+                self._hashed += len(fresh)
             self._position += len(data)
             found.append(data)
         if self._hashed == self.size and self._hash.hexdigest() != self.sha256:
@@ -68,8 +71,6 @@ class AsyncBlob:
         return b"".join(found)  # of one part without a copy
 
     async def _read_part(self, number: int) -> bytes:
-        if self.closed:
-            raise ValueError("the blob is closed")
         if self._part is None or self._part[0] != number:
             self._part = number, await self._fetch(number)
         data = self._part[1]
@@ -119,15 +120,5 @@ class AsyncBlob:
 
     def close(self) -> None:
         """Let go of what is in memory; no more can be read."""
-        self.closed, self._part, self._ahead = True, None, None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The rest, piece by piece."""
-        while data := await self.read(PART_BYTES):
-            yield data
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
+        self._part, self._ahead = None, None
+        super().close()

@@ -6,22 +6,21 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from crdtsync.client.operations import blobs
+from crdtsync.client.operations.blob_file import BlobFile
 from crdtsync.errors import DamagedValue, InvalidRequest
 from crdtsync.wire.blobs import PART_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from crdtsync.client.blocking.methods.blobs import BlobMethods
     from crdtsync.client.operations.keys import Operations
     from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.values.results import Entry
 
 
-class Blob:
+class Blob(BlobFile):
     """The bytes of a blob, read as a file opened in binary mode is: in order, or from where :meth:`seek` goes.
 
     The content stays that of the blob when it was opened. If the blob is removed or replaced meanwhile, reading goes on
@@ -40,7 +39,6 @@ class Blob:
         self.sha256 = manifest.sha256
         """In hex."""
         self.media_type = manifest.media_type
-        self.closed = False
         self._session = session
         self._operations = operations
         self._upload = manifest.upload
@@ -55,14 +53,17 @@ class Blob:
 
         :raises DamagedValue: all was read in order, and it is not what was put.
         """
+        if self.closed:
+            raise ValueError("the blob is closed")
         end = self.size if size is None or size < 0 else min(self.size, self._position + size)
         found: list[bytes] = []
         while self._position < end:
             number, offset = divmod(self._position, PART_BYTES)
             data = (self._read_part(number))[offset : offset + end - self._position]
-            if self._position == self._hashed:
-                self._hash.update(data)
-                self._hashed += len(data)
+            if self._position <= self._hashed:  # it is less after a look ahead
+                fresh = data[self._hashed - self._position :]
+                self._hash.update(fresh)
+                self._hashed += len(fresh)
             self._position += len(data)
             found.append(data)
         if self._hashed == self.size and self._hash.hexdigest() != self.sha256:
@@ -70,8 +71,6 @@ class Blob:
         return b"".join(found)  # of one part without a copy
 
     def _read_part(self, number: int) -> bytes:
-        if self.closed:
-            raise ValueError("the blob is closed")
         if self._part is None or self._part[0] != number:
             self._part = number, self._fetch(number)
         data = self._part[1]
@@ -121,15 +120,5 @@ class Blob:
 
     def close(self) -> None:
         """Let go of what is in memory; no more can be read."""
-        self.closed, self._part, self._ahead = True, None, None
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The rest, piece by piece."""
-        while data := self.read(PART_BYTES):
-            yield data
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._part, self._ahead = None, None
+        super().close()

@@ -19,6 +19,7 @@ Modules:
 - ``history``: what was written, and what became of it
 - ``explain``: why a node has of a key what it has
 - ``blobs``: where the bytes of a blob come from, and the requests that store and read them
+- ``blob_file``: what makes a file of a blob that is being read
 - ``checkpoints``: points of the past with a name
 - ``forks``: carrying the state of keys from one space into another
 - ``restore``: what differs between two points, and going back to one

@@ -261,9 +261,11 @@ def lines_of(client: Session, listed: Entry, version: int | None = None) -> Iter
 
 
 def _lines_of_blob(client: Session, entry: Entry, version: int | None) -> Iterator[str]:
+    from crdtsync.wire.blobs import PART_BYTES
+
     blob = client.get_blob(entry.key)
     if blob is None:
         return  # deleted since it was listed
     yield exported(blob.entry, version=version)
-    for data in blob:
+    while data := blob.read(PART_BYTES):
         yield output.record({"key": entry.key, "kind": BLOB_PART, "value": data})

@@ -109,6 +109,8 @@ def get(settings: Settings, key: str, path: Path | None, at: Point | None) -> No
 
 
 def _copy(source: Blob, write: Callable[[bytes], object], progress: Progress) -> None:
-    for data in source:
+    from crdtsync.wire.blobs import PART_BYTES
+
+    while data := source.read(PART_BYTES):
         write(data)
         progress.show_bytes(source.tell(), source.size)
