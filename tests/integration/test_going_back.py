@@ -136,6 +136,20 @@ def test_a_comparison_goes_page_by_page_and_misses_no_key(daemon: Daemon, monkey
     assert pages == expected
 
 
+def test_sets_are_compared_without_their_order(daemon: Daemon, tmp_path: Path) -> None:
+    state, shell = daemon.client("planner"), Shell(daemon.socket, tmp_path)
+    for element in ("w", {"a": 1, "b": 2}, "x"):
+        state.add("tags", element)
+    state.checkpoint("before")
+    state.discard("tags", "w")
+    state.add("tags", {"b": 2, "a": 1})
+    state.add("tags", "y")
+    assert shell.ok("checkpoint", "diff", "before").splitlines() == ["~ tags", '    - "w"', '    + "y"']
+    state.restore("before")
+    assert state.get("tags") != state.get("tags", at="checkpoint:before")
+    assert state.diff("before") == []
+
+
 async def test_both_clients_read_the_past_and_write_nothing_there(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket, agent="planner") as state:
         await state.set("k", 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgpack import packb
 
 from crdtsync.client.session.read_memory import NOTHING_STORED
-from crdtsync.client.values.encoding import decode
+from crdtsync.client.values.encoding import decode, elements_of
 from crdtsync.client.values.results import Fields, entry_from_wire
 from crdtsync.client.values.version_merge import both
 from crdtsync.errors import InvalidEncoding, TooLarge, Unresolved
@@ -186,7 +186,7 @@ class HeldSet(_InParts):
     kind = "set"
 
     def _split(self, value: list[Any]) -> dict[bytes, Any]:
-        return {packb(_in_order(item)): item for item in value}
+        return elements_of(value)
 
     def _joined(self, fields: Fields) -> dict[bytes, Any]:
         parts: dict[bytes, Any] = self.parts.copy()
@@ -230,12 +230,3 @@ def held_from_wire(fields: Fields) -> HeldValue:
 
 def _packed_bytes(fields: Fields) -> int:
     return len(fields.get("value") or b"") + len(fields.get("meta") or b"")
-
-
-def _in_order(plain: Any) -> Any:
-    """The same value with the keys of its maps sorted: equal elements are one, whoever wrote them."""
-    if type(plain) is dict:
-        return {key: _in_order(plain[key]) for key in sorted(plain)}
-    if type(plain) is list:
-        return [_in_order(item) for item in plain]
-    return plain

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.client.operations.listings import Selection
 from crdtsync.client.protocol.steps import NEXT_PAGE, Compute
 from crdtsync.client.session.request_context import Write
+from crdtsync.client.values.encoding import elements_of
 from crdtsync.client.values.listing import Listing
 from crdtsync.client.values.points import CHECKPOINT, Point, point_argument
 
@@ -157,8 +158,11 @@ def _whole(
 def _said(entry: Entry | None) -> Any:  # Any: values
     if entry is None:
         return None
-    return entry.kind, [(one.field, _without_upload(one)) for one in (entry, *entry.siblings)]
+    return entry.kind, [(one.field, _compared(one)) for one in (entry, *entry.siblings)]
 
 
-def _without_upload(entry: Entry) -> Any:
+def _compared(entry: Entry) -> Any:
+    """The value without what says nothing: the order of a set, and the name under which a blob was put."""
+    if entry.kind == "set" and entry.value is not None:
+        return elements_of(entry.value).keys()
     return {**entry.value, "upload": ""} if entry.kind == "blob" else entry.value

@@ -94,6 +94,20 @@ def plain(value: Any) -> Any:  # Any: what the key holds is for its users to kno
     return [plain(item) for item in value] if type(value) is list else value
 
 
+def elements_of(found: list[Any]) -> dict[bytes, Any]:
+    """The elements of a set, each by what tells it apart."""
+    return {packb(_in_order(item)): item for item in found}
+
+
+def _in_order(plain: Any) -> Any:
+    """The same value with the keys of its maps sorted: equal elements are one, whoever wrote them."""
+    if type(plain) is dict:
+        return {key: _in_order(plain[key]) for key in sorted(plain)}
+    if type(plain) is list:
+        return [_in_order(item) for item in plain]
+    return plain
+
+
 def _refuse_extension(code: int, _data: bytes) -> NoReturn:
     raise ValueError(f"extension type {code}")
 

@@ -14,6 +14,8 @@ from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 
+from crdtsync.client.values.encoding import elements_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,8 +36,8 @@ def diff(settings: Settings, a: Point, b: Point | None, prefix: str) -> None:
     """Show key by key what differs between two points.
 
     A and B are checkpoints, tokens, times or so long ago; B is now if it is left out. "+" is a key that came, "-" one
-    that went, "~" one that changed: lists and objects by path, texts line by line. With --json each key is an object on
-    a line, with what it was and what it is.
+    that went, "~" one that changed: lists and objects by path, sets by element, texts line by line. With --json
+    each key is an object on a line, with what it was and what it is.
 
     \b
     Examples:
@@ -131,10 +133,20 @@ def _lines(found: Difference) -> Iterator[str]:
         yield from (f"    {line}" for number, line in enumerate(lines) if number > 1)
     elif old.siblings or new.siblings or old.kind != new.kind or not isinstance(old.value, dict | list):
         yield f"~ {found.key} {_values(old)} -> {_values(new)}"
+    elif old.kind == "set":
+        yield f"~ {found.key}"
+        yield from _elements(old.value, new.value)
     else:
         yield f"~ {found.key}"
         for path, before, after in _paths("", old.value, new.value):
             yield f"    {path} {before} -> {after}"
+
+
+def _elements(old: Any, new: Any) -> Iterator[str]:  # Any: lists of JSON
+    """The elements of a set that went, and those that came."""
+    before, after = elements_of(old), elements_of(new)
+    yield from (f"    - {_shown(before[one])}" for one in before if one not in after)
+    yield from (f"    + {_shown(after[one])}" for one in after if one not in before)
 
 
 def _values(entry: Entry | None) -> str:
