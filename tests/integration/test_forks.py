@@ -308,7 +308,7 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         await state.set("plan/a", 1)
         await state.checkpoint("before")
         await state.set("plan/a", 2)
-        with pytest.raises(InvalidRequest, match="no checkpoint gone"):
+        with pytest.raises(InvalidRequest, match=r"no checkpoint gone .*a fork is made of a checkpoint"):
             await state.fork("trial", at="checkpoint:gone")  # and makes no space
         await state.fork("trial", at="checkpoint:before", prefix=["plan/", "text"])
         fork = state.session(space="trial")
@@ -318,8 +318,11 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         await state.create_space("other")
         with pytest.raises(InvalidRequest, match="is no fork of default"):
             await state.merge_space("other")
-        with pytest.raises(InvalidRequest, match="is no fork of other"):
+        with pytest.raises(InvalidRequest, match="is a fork of default, not of other"):
             await state.session(space="other").merge_space("trial")
+        for itself in ("default", "trial"):
+            with pytest.raises(InvalidRequest, match="cannot be merged into itself"):
+                await state.session(space=itself).merge_space(itself)
         await fork.text("text").set("one two")
         await state.text("text").set("zero one")
         await fork.delete("plan/a")
@@ -327,6 +330,38 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         assert (merged.removed, merged.written, merged.left) == (["plan/a"], ["text"], {})
         assert await state.get("plan/a") == 2  # written since the fork
         assert await state.text("text").read() == "zero one two"
+
+
+async def test_a_merge_says_which_checkpoint_it_lacks(daemon: Daemon) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        await state.set("a", 1)
+        await state.checkpoint("before")
+        await state.fork("trial", at="before")
+        await state.fork("other")
+        await state.delete_checkpoint("before")
+        with pytest.raises(InvalidRequest, match=r"checkpoint before that trial was made of .* --space trial export"):
+            await state.merge_space("trial")
+        await state.session(space="other").delete_checkpoint("fork")
+        with pytest.raises(InvalidRequest, match=r"has no checkpoint fork, .* --space other export"):
+            await state.merge_space("other")
+
+
+def test_forks_of_one_name_made_on_hosts_that_are_apart_are_refused_with_what_to_do(pair: Cluster) -> None:
+    first, second = pair[0].client("ann"), pair[1].client("bob")
+    first.incr("count", 5)
+    second.wait(first.now())
+    pair.cut(0, 1)
+    pair.wait_parted(0, 1)
+    for state in (first, second):
+        state.fork("trial")
+    pair.heal()
+    wait_until(
+        lambda: all(len(state.session(space="trial").checkpoints()) == 2 for state in (first, second)),
+        what="both hosts know both forks",
+    )
+    for state in (first, second):
+        with pytest.raises(InvalidRequest, match=r"the fork trial was made 2 times .* --space trial export"):
+            state.merge_space("trial")
 
 
 def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ is noted (:mod:`crdtsync.client.text.carrying`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from crdtsync.wire.tokens import Version, decode_dot, decode_token, decode_versi
 
 if TYPE_CHECKING:
     from crdtsync.client.operations.batch import Batch
+    from crdtsync.client.operations.checkpoints import Checkpoint
     from crdtsync.client.session.request_context import Write
     from crdtsync.client.values.results import Entry, Field, LogItem
 
@@ -63,6 +65,55 @@ class State(NamedTuple):
     entry: Entry
     value: Any
     items: list[LogItem]
+
+
+def origin(fork: str, base: str, made: Sequence[Checkpoint]) -> str:
+    """The name of the checkpoint of ``base`` at which ``fork`` was made, by what the checkpoints ``FORKED`` in it say.
+
+    :raises InvalidRequest: it is no fork of ``base``, or not here as a whole.
+    """
+    if fork == base:
+        raise InvalidRequest(f"{fork} cannot be merged into itself: name a fork, and the space it was made of (--into)")
+    if len(made) > 1:
+        raise _made_at_once(fork, f"the fork {fork}", len(made))
+    try:
+        said = json.loads(made[0].note)
+        space, checkpoint = str(said["space"]), str(said["checkpoint"])
+    except (IndexError, ValueError, LookupError, TypeError):
+        raise InvalidRequest(
+            f"{fork} is no fork of {base} that is here as a whole: it has no checkpoint {FORKED}, which a fork gets "
+            f"when all keys have been copied. If that was deleted, or the copy was cut off, {_TAKE_OVER.format(fork)}"
+        ) from None
+    if space != base:
+        raise InvalidRequest(f"{fork} is a fork of {space}, not of {base}: merge it into {space}")
+    return checkpoint
+
+
+def the_one(fork: str, base: str, name: str, found: Sequence[Checkpoint]) -> Checkpoint:
+    """The checkpoint ``name`` of ``base``, of those ``found``.
+
+    :raises InvalidRequest: there is none, or there are several.
+    """
+    if len(found) > 1:
+        raise _made_at_once(fork, f"the checkpoint {name} that {fork} was made of", len(found))
+    if not found:
+        raise InvalidRequest(
+            f"the checkpoint {name} that {fork} was made of is not in {base} here: it has not arrived yet, or was "
+            f"deleted. If it was deleted, {_TAKE_OVER.format(fork)}"
+        )
+    return found[0]
+
+
+def _made_at_once(fork: str, what: str, count: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{what} was made {count} times at once, on several hosts, so nobody can tell what has changed since: "
+        f"{_TAKE_OVER.format(fork)}"
+    )
+
+
+_TAKE_OVER = (
+    "take what you need from it with crdtsync --space {0} export and import, drop it, and fork anew under another name"
+)
 
 
 def vector_seen(cut: str, space: str) -> Version:

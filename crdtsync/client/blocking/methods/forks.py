@@ -52,7 +52,12 @@ class ForkMethods(Methods):
         base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
         if at is not None:
             at = at.removeprefix("checkpoint:")
-            base.session(at=f"checkpoint:{at}").keys(limit=1)  # else there would be a space, and nothing for it
+            try:  # else there would be a space, and nothing for it
+                base.session(at=f"checkpoint:{at}").keys(limit=1)
+            except InvalidRequest as error:
+                raise InvalidRequest(
+                    f"{error.message}; a fork is made of a checkpoint, or of what is there now"
+                ) from None
         made = base.create_space(name, timeout=timeout)
         if not made.created:
             raise InvalidRequest(f"there is a space {name} already: drop it first, or choose another name")
@@ -146,17 +151,10 @@ class ForkMethods(Methods):
         """The checkpoint at which ``base`` was forked, and what had been seen then."""
         from crdtsync.client.operations import forks
 
-        found = [each for each in fork.checkpoints() if each.name == forks.FORKED]
-        try:
-            said = json.loads(found[0].note)
-            began = next(each for each in base.checkpoints() if each.name == said["checkpoint"])
-        except (IndexError, ValueError, LookupError, TypeError, StopIteration):
-            raise InvalidRequest(
-                f"{fork.space} is no fork of {base.space} that is here as a whole: it lacks its checkpoint "
-                f"{forks.FORKED}, or {base.space} the one that it was made at"
-            ) from None
-        if said["space"] != base.space:
-            raise InvalidRequest(f"{fork.space} is a fork of {said['space']}, not of {base.space}")
+        made = [each for each in fork.checkpoints() if each.name == forks.FORKED]
+        said = forks.origin(fork.space, base.space, made)
+        found = [each for each in base.checkpoints() if each.name == said]
+        began = forks.the_one(fork.space, base.space, said, found)
         return began, forks.vector_seen(began.cut, base.space)
 
 

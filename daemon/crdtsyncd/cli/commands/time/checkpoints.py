@@ -103,7 +103,8 @@ def show(settings: Settings, name: str) -> None:
 def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Delete a checkpoint, and print the token.
 
-    Nodes need not keep what it holds any longer. If there is none, the exit status is 1.
+    Nodes need not keep what it holds any longer. If a fork was made of it, that cannot be merged any more: merge it
+    first. If there is none, the exit status is 1.
 
     \b
     Example:
@@ -174,9 +175,9 @@ def verify(settings: Settings, name: str) -> None:
 def fork(settings: Settings, name: str | None, now: bool, sandbox: str, prefixes: tuple[str, ...]) -> None:
     """Make a space with what a checkpoint holds, or what is there now, to try something in.
 
-    Every key is copied into the new space SANDBOX. Work there with --space SANDBOX; "space merge SANDBOX" brings back
-    what has changed since. Where the token that is printed has arrived, the fork is whole. To copy from another space
-    than the one you work in, name that before the command.
+    Every key is copied into the new space SANDBOX; choose a name that no other host uses. Work there with --space
+    SANDBOX; "space merge SANDBOX" brings back what has changed since. Where the token that is printed has arrived, the
+    fork is whole. To copy from another space than the one you work in, name that before the command.
 
     \b
     Examples:
