@@ -213,7 +213,7 @@ def test_commands_that_find_nothing_say_so(daemon: Daemon, tmp_path: Path) -> No
     shell.ok("set", "plan/goal", "1")
     shell.ok("checkpoint", "create", "here")
     restore, undo = ("checkpoint", "restore", "here"), ("undo", "--agent", "critic", "--since", "checkpoint:here")
-    for command, why in ((restore, "these keys are as they were then"), (undo, "nothing that critic has done")):
+    for command, why in ((restore, "these keys are as they were then"), (undo, "nothing that 'critic' has done")):
         for option in ((), ("--dry-run",)):
             done = shell(*command, *option)
             assert (done.status, done.out) == (0, "")

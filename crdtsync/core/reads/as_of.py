@@ -14,7 +14,6 @@ from contextlib import suppress
 from copy import copy
 from itertools import islice, takewhile
 from math import inf
-from types import NoneType
 from typing import Any
 
 from crdtsync.causality import HLC_MAX, Dot, covers
@@ -41,7 +40,7 @@ from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import RemoveRange, removes_of
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.limits import archive_of, check_prefix, shown
+from crdtsync.wire.limits import archive_of, check_agent_name, check_prefix, shown
 from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import TOKEN_PREFIX
 from crdtsync.wire.yjs.encoding import Steps
@@ -197,8 +196,10 @@ class RestoreRead(PastRead):
         self._right_on = right_on
         self._then = then
         start, self._undoes = args.get("start", ""), args.get("undo")
-        if type(start) is not str or type(self._undoes) not in (str, NoneType):
-            raise InvalidRequest("start must be a string, and undo the name of an agent")
+        if type(start) is not str:
+            raise InvalidRequest("start must be a string")
+        if self._undoes is not None:
+            check_agent_name(self._undoes)
         enough = 1 + (KEYS_MAX if self._undoes is None else UNDO_KEYS_MAX)
         super().__init__(
             replica, storage, args, KeySelection(None, check_prefix(args.get("prefix", "")), start, enough), None

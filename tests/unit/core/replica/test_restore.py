@@ -356,6 +356,12 @@ def test_what_one_agent_did_is_undone_where_nobody_else_wrote_since(pair):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["", " ", 7, ["ann"]])
+def test_what_can_name_no_agent_is_refused_as_one_to_undo(node, name):
+    with pytest.raises(Refusal, match="cannot name an agent"):
+        restore(node.agent("ann"), at=5, undo=name)
+
+
 def test_a_key_that_its_author_may_not_read_is_not_named():
     """Changed, new, deleted, and with less history than that: one may read it, one may write it, one may do nothing."""
     with fleet_of("a") as fleet:

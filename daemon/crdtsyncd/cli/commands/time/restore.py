@@ -102,7 +102,7 @@ def undo(
     """
     with connect(settings) as client:
         done = client.undo(name, since, prefix=prefixes or None, dry_run=dry_run, w=w)
-    _tell(settings, done, f"there is nothing to undo: nothing that {name} has done since then is still there")
+    _tell(settings, done, f"there is nothing to undo: nothing that {name!r} has done since then is still there")
 
 
 def _tell(settings: Settings, done: Restored, nothing: str) -> None:
