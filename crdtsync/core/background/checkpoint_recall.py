@@ -187,9 +187,7 @@ class CheckpointRecall:
 
     def _is_full(self, replica: Replica, more: int) -> bool:
         """Whether with so many bytes more the past of a space takes all it may, or nobody has found out what it may."""
-        stats, checkpoints = self._node.storage.log_stats(replica.id), replica.checkpoints
-        held = stats["history_bytes"] + stats["document_bytes"] + checkpoints.recalled_bytes()
-        return held + more >= checkpoints.bytes_max
+        return replica.checkpoints.past_bytes() + more >= replica.checkpoints.bytes_max
 
     def _go_on(self, job: _Job) -> None:
         node, replica = self._node, job.replica

@@ -164,6 +164,8 @@ def _agents(node: NodeParts, conns: Container[int]) -> list[dict[str, Any]]:
 def _space(node: NodeParts, replica: Replica, stats: Mapping[str, int]) -> dict[str, Any]:
     asleep, digest = replica.asleep, replica.digest
     checkpoint_ms = replica.checkpoints.newest_ms() if asleep is None else asleep.checkpoint_ms
+    recalled_bytes = replica.checkpoints.recalled_bytes() if asleep is None else asleep.recalled_bytes
+    stored = {**_NOTHING_STORED, **stats}
     return {
         "name": replica.name,
         "epoch": replica.epoch,
@@ -172,8 +174,8 @@ def _space(node: NodeParts, replica: Replica, stats: Mapping[str, int]) -> dict[
         "siblings": siblings_of(replica, node.now_ms) if asleep is None else asleep.siblings,
         "version_vector": {str(writer): seq for writer, seq in sorted(replica.vector.items())},
         "digest": None if digest is None else f"{digest:032x}",  # a request waits for it
-        **_NOTHING_STORED,
-        **stats,
+        **stored,
+        "history_bytes": stored["history_bytes"] + recalled_bytes,
         "log_bytes_max": node.retention.caps.log_bytes_max,
         "history_bytes_max": node.retention.caps.history_bytes_max,
         "pending_changes": len(replica.gate) if asleep is None else 0,

@@ -339,9 +339,14 @@ class Checkpoints:
             if known.get(record.entry.dot) != _LOST and not self.is_whole(record) and covers(vector, record.vector)
         ]
 
+    def past_bytes(self) -> int:
+        """How many bytes the space's past takes now, with what was recalled."""
+        stats = self._space.storage.log_stats(self._space.id)
+        return stats["history_bytes"] + stats["document_bytes"] + self.recalled_bytes()
+
     def recalled_bytes(self) -> int:
         """How many bytes were recalled."""
-        return sum(kept.size_bytes for kept in self._marks().values())
+        return sum(kept.size_bytes for kept in self._marks().values()) if self._keys else 0
 
     def recalled_numbers(self) -> list[int]:
         """Under which numbers this node keeps what it has recalled."""

@@ -61,8 +61,8 @@ def checkpoints(reader: Reader, args: Arguments) -> object:
     return {
         "items": [_checkpoint(reader, record) for record in found if not record.entry.is_expired(reader.now_ms)],
         "policies": [_policy(reader, policy) for policy in known.policies()],
-        "held_bytes": known.held_bytes if found else 0,
-        "bytes_max": known.bytes_max,
+        "held_bytes": known.past_bytes() if found else 0,
+        "bytes_max": known.bytes_max if known.bytes_max > 1 else None,  # nobody has looked yet
         "token": reader.token(),
     }
 

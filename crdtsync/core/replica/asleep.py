@@ -38,6 +38,7 @@ class Asleep(NamedTuple):
     schemas: int
     texts: int
     checkpoint_ms: int | None
+    recalled_bytes: int
     history_floor: VersionVector
     history_since_ms: int
     trim_ms: int | None = None
@@ -66,6 +67,7 @@ def fall_asleep(replica: Replica) -> Asleep:
         len(replica.schemas),
         len(replica.documents.names()),
         replica.checkpoints.newest_ms(),
+        replica.checkpoints.recalled_bytes(),
         past.floor,
         past.since_ms,
     )

@@ -212,18 +212,31 @@ def test_it_is_let_be_where_it_would_take_too_much():
         assert not fleet["c"].replica.checkpoints.lacking()
 
 
+def history_bytes(agent: Agent) -> int:
+    """As the status shows it, of the space default."""
+    return next(space["history_bytes"] for space in agent.ask("status")["spaces"] if space["name"] == "default")
+
+
 def test_what_was_recalled_goes_with_the_checkpoint():
     with fleet_of("a", "b", linked=True, caps=TINY_LOG) as fleet:
         late_fleet(fleet)
         cid = settled(fleet)
         assert is_whole(cid)
-        assert fleet["c"].replica.checkpoints.recalled_bytes() > 0
+        recalled = fleet["c"].replica.checkpoints.recalled_bytes()
+        assert recalled > 0
+        in_history = fleet["c"].store.log_stats(fleet["c"].replica.id)["history_bytes"]
+        assert history_bytes(cid) == in_history + recalled
+        reply = cid.ask("checkpoints")
+        assert reply["held_bytes"] >= in_history + recalled
+        assert reply["bytes_max"] == 4 * TINY_LOG.history_bytes_max
         assert rows_of_no_space(fleet["c"]) > 0
         cid.do("checkpoint_set", name="before", remove=True)
         fleet.sync()
         fleet.run(10, step_s=0.1)
         assert rows_of_no_space(fleet["c"]) == 0
         assert fleet["c"].node.storage.metas("kept/") == []
+        assert history_bytes(cid) == fleet["c"].store.log_stats(fleet["c"].replica.id)["history_bytes"]
+        assert cid.ask("checkpoints")["held_bytes"] == 0
 
 
 def test_a_node_that_was_whole_stays_so_when_it_takes_a_snapshot_later():
