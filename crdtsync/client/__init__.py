@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from crdtsync.client.operations.batch import Batch as Batch
     from crdtsync.client.operations.checkpoints import Checkpoint as Checkpoint
     from crdtsync.client.operations.checkpoints import CheckpointPolicy as CheckpointPolicy
+    from crdtsync.client.operations.checkpoints import Checkpoints as Checkpoints
     from crdtsync.client.operations.checkpoints import Verified as Verified
     from crdtsync.client.operations.forks import Merged as Merged
     from crdtsync.client.operations.history import History as History
@@ -103,7 +104,7 @@ __getattr__ = lazy(
         "blocking.watch": ("Watch",),
         "mirror.view": ("MirrorView",),
         "operations.batch": ("Batch",),
-        "operations.checkpoints": ("Checkpoint", "CheckpointPolicy", "Verified"),
+        "operations.checkpoints": ("Checkpoint", "CheckpointPolicy", "Checkpoints", "Verified"),
         "operations.forks": ("Merged",),
         "operations.history": ("History", "PastValue", "Removal"),
         "operations.restore": ("Difference", "Restored"),

@@ -44,6 +44,26 @@ class Checkpoint:
     versions: dict[str, int]
 
 
+class Checkpoints(Listing[Checkpoint]):
+    """The checkpoints of a space. ``held_bytes``: what the past that they hold back takes on this node, all of it.
+
+    ``bytes_max``: how much it may take before the oldest is let go; None: the node has not looked yet.
+    """
+
+    __slots__ = ("bytes_max", "held_bytes")
+
+    def __init__(
+        self,
+        items: Iterable[Checkpoint] = (),
+        token: str | None = None,
+        held_bytes: int = 0,
+        bytes_max: int | None = None,
+    ) -> None:
+        super().__init__(items, token)
+        self.held_bytes = held_bytes
+        self.bytes_max = bytes_max
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
     """How often nodes make a checkpoint by themselves. ``every`` and ``age``: in seconds.
@@ -118,11 +138,12 @@ def delete(context: Context, operation: str, name: str) -> Write[bool]:
     return Write(context, operation, arguments, lambda reply, _token, _: bool(reply["existed"]))
 
 
-def checkpoints(context: Context, timeout_s: float) -> Exchange[Listing[Checkpoint]]:
+def checkpoints(context: Context, timeout_s: float) -> Exchange[Checkpoints]:
     """All of them."""
 
-    def learn(reply: Any) -> Listing[Checkpoint]:
-        return Listing(map(_from_wire, reply["items"]), reply["token"])
+    def learn(reply: Any) -> Checkpoints:
+        sizes = {name: reply[name] for name in ("held_bytes", "bytes_max") if name in reply}
+        return Checkpoints(map(_from_wire, reply["items"]), reply["token"], **sizes)
 
     return context.read_call("checkpoints", {}, None, timeout_s, learn)
 

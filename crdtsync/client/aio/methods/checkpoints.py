@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from crdtsync.client.aio.client import AsyncSession
-    from crdtsync.client.operations.checkpoints import Checkpoint, CheckpointPolicy, Verified
+    from crdtsync.client.operations.checkpoints import CheckpointPolicy, Checkpoints, Verified
     from crdtsync.client.operations.restore import Difference, Restored
     from crdtsync.client.session.request_context import WriteConcern
     from crdtsync.client.values.durations import Seconds
@@ -56,7 +56,7 @@ class AsyncCheckpointMethods(AsyncMethods):
 
         return await self._write(checkpoint(self._operations, name, prefix, note, keep), w, timeout)
 
-    async def checkpoints(self, *, timeout: Seconds | None = None) -> Listing[Checkpoint]:
+    async def checkpoints(self, *, timeout: Seconds | None = None) -> Checkpoints:
         """The checkpoints of the space, the oldest first."""
         from crdtsync.client.operations.checkpoints import checkpoints
 

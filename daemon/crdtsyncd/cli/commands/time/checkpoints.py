@@ -16,7 +16,7 @@ from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
 from crdtsyncd.cli.show.tables import Column, show_rows
-from crdtsyncd.wording import ago, counted, rfc3339, span
+from crdtsyncd.wording import ago, byte_size, counted, rfc3339, span
 
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
@@ -62,8 +62,9 @@ def create(
 def list_(settings: Settings) -> None:
     """List the checkpoints, the oldest first.
 
-    Of one that this node does not hold as a whole, HERE is "no": ask on another node. With --json each is an object on
-    a line.
+    Of one that this node does not hold as a whole, HERE is "no": ask on another node. The last line says how much the
+    past of the space takes on this node. With --json each is an object on a line; "held_bytes" and "bytes_max" are
+    those of the whole space.
 
     \b
     Example:
@@ -71,7 +72,11 @@ def list_(settings: Settings) -> None:
     """
     with connect(settings) as client:
         found = client.checkpoints()
-    show_rows(settings, COLUMNS, map(asdict, found), "no checkpoints")
+    sizes = {"held_bytes": found.held_bytes, "bytes_max": found.bytes_max}
+    show_rows(settings, COLUMNS, [asdict(each) | sizes for each in found], "no checkpoints")
+    if found and not settings.json:
+        bound = "" if found.bytes_max is None else f" of {byte_size(found.bytes_max)}"
+        output.line(f"the past of the space takes {byte_size(found.held_bytes)}{bound} on this node")
 
 
 @checkpoint.command("show")
