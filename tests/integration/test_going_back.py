@@ -150,6 +150,15 @@ def test_sets_are_compared_without_their_order(daemon: Daemon, tmp_path: Path) -
     assert state.diff("before") == []
 
 
+def test_of_a_checkpoint_that_there_is_not_every_command_says_the_same(daemon: Daemon, tmp_path: Path) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    commands = [("checkpoint", name, "none") for name in ("show", "delete", "verify", "restore", "diff")]
+    for command in (*commands, ("get", "k", "--at", "checkpoint:none")):
+        done = shell(*command)
+        said = "crdtsync: there is no checkpoint none in space default: see crdtsync checkpoint list\n"
+        assert (done.status, done.out, done.err) == (4, "", said)
+
+
 async def test_both_clients_read_the_past_and_write_nothing_there(daemon: Daemon) -> None:
     async with AsyncClient(daemon.socket, agent="planner") as state:
         await state.set("k", 1)

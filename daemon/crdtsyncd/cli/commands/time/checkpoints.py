@@ -18,8 +18,12 @@ from crdtsyncd.cli.show.progress import Progress
 from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, counted, rfc3339, span
 
+from crdtsync.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from crdtsyncd.cli.params import WriteConcernValue
+
+    from crdtsync.client import Client
 
 
 @click.group("checkpoint", cls=StateGroup)
@@ -90,8 +94,8 @@ def show(settings: Settings, name: str) -> None:
     """
     with connect(settings) as client:
         found = [each for each in client.checkpoints() if each.name == name]
-    if not found:
-        raise absent(f"there is no checkpoint {name!r}: see crdtsync checkpoint list")
+        if not found:
+            raise _missing(client, name)
     for each in found:
         fields = asdict(each)
         if settings.json:
@@ -109,7 +113,7 @@ def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Delete a checkpoint, and print the token.
 
     Nodes need not keep what it holds any longer. If a fork was made of it, that cannot be merged any more: merge it
-    first. If there is none, the exit status is 1.
+    first.
 
     \b
     Example:
@@ -117,8 +121,13 @@ def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """
     with connect(settings) as client:
         if not client.delete_checkpoint(name, w=w):
-            raise absent(f"there is no checkpoint {name!r}: see crdtsync checkpoint list")
+            raise _missing(client, name)
         output.result(settings, client.last_token or "", {"token": client.last_token})
+
+
+def _missing(client: Client, name: str) -> InvalidRequest:
+    """As the daemon says it of those that are to be read."""
+    return InvalidRequest(f"there is no checkpoint {name} in space {client.space}: see crdtsync checkpoint list")
 
 
 def _shown(field: Any) -> str:  # Any: as the fields have it

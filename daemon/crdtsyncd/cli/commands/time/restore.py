@@ -64,8 +64,8 @@ def restore(
     It is a write like any other: what others write meanwhile stays beside it, as siblings, and it can be undone by
     restoring a later point.
     NAME may be a token, a time or so long ago, too. Up to 1,000 keys are one change; where there are more it is
-    several, and if it is cut off, do it again: it goes on with what is left. What it left alone ("!") is told with why;
-    keys that you may not read are not named.
+    several, and if it is cut off, do it again: it goes on with what is left. What it left alone ("!") is told with why,
+    and is no failure: the exit status is 0. Keys that you may not read are not named.
 
     \b
     Examples:
