@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from crdtsync.client import AsyncClient, Client
+from crdtsync.client.aio.client import AsyncSession
 from crdtsync.client.blocking.methods.keys import KeyMethods
 from crdtsync.client.blocking.text import Text
+from crdtsync.client.operations import forks
 from crdtsync.client.operations.batch import Batch
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, VersionMismatch
 from tests.harness import Cluster, Daemon, wait_until, wait_until_equal
 from tests.harness.shell import Shell
 
@@ -142,6 +146,41 @@ def test_a_merge_with_nothing_to_do_reads_in_pages(daemon: Daemon, monkeypatch: 
         assert (state.get("count/07"), state.get("count/08")) == (2, 1)
 
 
+async def test_merges_of_one_fork_at_once_count_once_and_all_end(daemon: Daemon) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state, AsyncClient(daemon.socket, agent="bob") as other:
+        await state.fork("trial")
+        fork = state.session(space="trial")
+        for _ in range(2):
+            for number in range(30):
+                await fork.incr(f"count/{number}")
+                await fork.append("log", number)
+        with patch.object(forks, "OPERATIONS_MAX", 5):
+            merged = await asyncio.gather(*(each.merge_space("trial") for each in (state, other, state, other)))
+        assert {key for each in merged for key in each.written} == {"log", *(f"count/{n}" for n in range(30))}
+        assert {await state.get(f"count/{number}") for number in range(30)} == {2}
+        assert Counter(await state.log("log")) == dict.fromkeys(range(30), 2)
+
+
+async def test_a_merge_that_always_meets_another_ends_and_says_so(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state:
+        await state.fork("trial")
+        await state.session(space="trial").incr("count")
+        now = AsyncClient.now
+
+        async def note_and_tell(session: Any, **options: Any) -> Any:
+            await state.merge("forks/trial", {"other": {"at": None, "seen": None}}, seen=None)
+            return await now(session, **options)
+
+        monkeypatch.setattr(AsyncSession, "now", note_and_tell)
+        with pytest.raises(VersionMismatch, match="others merge trial all the time"):
+            await state.merge_space("trial")
+        monkeypatch.undo()
+        assert await state.get("count") is None
+        assert (await state.merge_space("trial")).written == ["count"]
+
+
 def marked(state: Any) -> str:
     """The text of the tests that follow: each of its words was typed once."""
     content: str = state.text("text").read()
@@ -189,7 +228,9 @@ def test_what_hosts_that_are_cut_off_merge_stands_once_in_texts_and_sets_alone(p
     for state in (first, second):
         assert marked(state) == "ANN one FORK two BOB"
         assert state.doc("doc").get("") == {"a": 1, "b": 2, "ANN": True, "BOB": True}
-        assert state.text("new").read() == "new"
+        new = state.entry("new")
+        assert new is not None
+        assert [new.value, *(one.value for one in new.siblings)] == ["new", "new"]
         assert (state.members("set"), state.get("count"), state.log("log")) == (["x"], 6, ["x", "x"])
         plan = state.entry("plan")
         assert plan is not None

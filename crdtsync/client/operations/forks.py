@@ -43,6 +43,8 @@ OPERATIONS_MAX = 200
 PART_OPERATIONS_MAX = 900
 """Operations of one key, which is merged by one change."""
 BYTES_MAX = 2 * 1024 * 1024
+MEETINGS_MAX = 20
+"""So often a merge goes on where another one of the same fork, at the same time, has come."""
 PAGED = 20
 """So many keys at one point of the past are read in pages: a page costs about as much as reading these one by one."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.blocking.methods.base import Methods
 from crdtsync.client.protocol.steps import limit_s
-from crdtsync.errors import InvalidRequest, Refused, TooLarge
+from crdtsync.errors import InvalidRequest, Refused, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,28 +84,50 @@ class ForkMethods(Methods):
         The merge writes each key as an author would who had seen this space at the fork: changes made here meanwhile
         become siblings. Additions to logs, sets, maps and counters are added here, and edits of texts are made here;
         what cannot be merged is ``left``. Merged again, a fork brings only what is new. Up to 200 operations are one
-        change; if a merge is cut off, do it again, and it goes on. Two merges of one fork at once are refused on one
-        host; on two hosts the additions of both are there twice, but for edits of texts.
+        change; if a merge is cut off, do it again, and it goes on. If somebody else merges the fork on this host at
+        the same time, both go on where the other has come. On two hosts at once the additions of both may be there
+        twice, but for edits of texts.
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
         :raises InvalidRequest: it is no fork of this space, or not here as a whole.
-        :raises VersionMismatch: somebody else merges it.
+        :raises VersionMismatch: others merge it all the time.
+        """
+        from crdtsync.client.operations import forks
+
+        merged = forks.Merged()
+        for meetings in range(forks.MEETINGS_MAX + 1):
+            try:
+                self._merge(merged, name, prefix, timeout, is_dry=dry_run)
+                break
+            except VersionMismatch as error:
+                if meetings == forks.MEETINGS_MAX:
+                    raise VersionMismatch(
+                        f"others merge {name} all the time: run it again", error.code, **error.details
+                    ) from None
+        for keys in (merged.written, merged.removed):
+            keys[:] = sorted({*keys} - merged.left.keys())
+        return merged
+
+    def _merge(self, merged: Merged, name: str, prefix: str, timeout: Seconds | None, *, is_dry: bool) -> None:
+        """Merge once; what it does is added to what is ``merged``.
+
+        :raises VersionMismatch: somebody else has merged meanwhile.
         """
         from crdtsync.client.operations import forks
 
         base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
         fork = base.session(space=name)
         began, cut = self._points(base, fork)
+        carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=is_dry)
+        merged.left = carrying.left
+        carrying.begin()  # and then it reads what was noted
         now = fork.now(timeout=timeout)
         then, today = fork.session(at=f"checkpoint:{forks.FORKED}"), fork.session(at=now)
         old = {entry.key: entry for entry in then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in today.entries(prefix, timeout=timeout)}
         records = {each.name: each for each in base.fields(forks.RECORDS + name, timeout=timeout)}
         ends = self._ends(fork, prefix, records, timeout)
-        carrying = Carrying(base, timeout, forks.RECORDS + name, dry_run=dry_run)
-        merged = forks.Merged(left=carrying.left)
-        carrying.begin()
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
             record, began_as, after = records.get(key), old.get(key), new.get(key)
@@ -126,10 +148,7 @@ class ForkMethods(Methods):
                 carrying.take_in(key, carried, state, now)
                 (merged.removed if after is None else merged.written).append(key)
         carrying.flush()
-        merged.token = carrying.token
-        for keys in (merged.written, merged.removed):
-            keys[:] = [key for key in keys if key not in merged.left]
-        return merged
+        merged.token = carrying.token or merged.token
 
     def _ends(
         self, fork: Session, prefix: str, records: dict[str, Field], timeout: Seconds | None
@@ -161,13 +180,13 @@ class ForkMethods(Methods):
 class Carrying:
     """Writes into ``target``, some operations a change.
 
-    ``records``: the map in which it notes what it has written, if any. ``dry_run``: it writes nothing.
+    ``records``: the map in which it notes what it has written, if any. ``is_dry``: it writes nothing.
     """
 
-    def __init__(self, target: Session, timeout: Seconds | None, records: str = "", *, dry_run: bool = False) -> None:
+    def __init__(self, target: Session, timeout: Seconds | None, records: str = "", *, is_dry: bool = False) -> None:
         self.token: str | None = None
         self.left: dict[str, str] = {}
-        self._is_dry = dry_run
+        self._is_dry = is_dry
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
         self._records = records
