@@ -428,6 +428,9 @@ def test_commands_fork_and_merge(daemon: Daemon, tmp_path: Path) -> None:
     shell.ok("--space", "inner", "set", "plan/a", "3")
     assert shell.ok("space", "merge", "inner", "--into", "trial", "--prefix", "plan/") == "+ plan/a"
     assert (shell.ok("--space", "trial", "get", "plan/a"), shell.ok("get", "plan/a")) == ("3", "2")
+    assert "crdtsync --space trial checkpoint delete fork-inner" in shell("space", "drop", "inner").err
+    shell.ok("--space", "trial", "checkpoint", "delete", "fork-inner")
+    assert "checkpoint" not in shell("space", "drop", "trial").err  # that has a name of its own
     for refused, why in ((["trial"], "--space"), (["before", "--now", "--space", "x"], "either")):
         told = shell("checkpoint", "fork", *refused)
         assert told.status == 2

@@ -69,6 +69,12 @@ class State(NamedTuple):
     items: list[LogItem]
 
 
+def said_by(made: Checkpoint) -> tuple[str, str]:
+    """The space and the checkpoint there that a fork was made of, as the checkpoint ``FORKED`` in the fork says."""
+    said = json.loads(made.note)
+    return str(said["space"]), str(said["checkpoint"])
+
+
 def origin(fork: str, base: str, made: Sequence[Checkpoint]) -> str:
     """The name of the checkpoint of ``base`` at which ``fork`` was made, by what the checkpoints ``FORKED`` in it say.
 
@@ -79,8 +85,7 @@ def origin(fork: str, base: str, made: Sequence[Checkpoint]) -> str:
     if len(made) > 1:
         raise _made_at_once(fork, f"the fork {fork}", len(made))
     try:
-        said = json.loads(made[0].note)
-        space, checkpoint = str(said["space"]), str(said["checkpoint"])
+        space, checkpoint = said_by(made[0])
     except (IndexError, ValueError, LookupError, TypeError):
         raise InvalidRequest(
             f"{fork} is no fork of {base} that is here as a whole: it has no checkpoint {FORKED}, which a fork gets "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,12 @@ from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, rfc3339
 
+from crdtsync.errors import Refused
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from crdtsync.client import Client
 
 Fields = dict[str, Any]  # Any: an object as it is printed
 
@@ -84,7 +89,8 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
 
     Each node keeps what it held in an archive for seven days: read it with --space NAME@EPOCH, bring it back with
     export and import. A node that was away follows when it is back. If it holds changes that the node which dropped
-    the space had not seen, the alarm archived_writes says how many, and in which archive they are.
+    the space had not seen, the alarm archived_writes says how many, and in which archive they are. The checkpoint that
+    a fork was made of stays where it is.
 
     \b
     Examples:
@@ -92,6 +98,7 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
       crdtsync --space research@1 export | crdtsync --space research import -
     """
     with connect(settings) as client:
+        left = _left_by(client, name)
         dropped = client.drop_space(name)
         if w is not None:
             client.wait(dropped.token, w=w)
@@ -99,7 +106,24 @@ def drop(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     if dropped.archive is not None and not settings.json:
         until = rfc3339(dropped.until) if dropped.until is not None else "?"
         output.warning(f"what this node held of it is in the archive {dropped.archive} until {until}")
+    if left:
+        output.warning(left)
     output.result(settings, text, asdict(dropped))
+
+
+def _left_by(client: Client, name: str) -> str:
+    """What to say of the checkpoint that a fork to be dropped was made of; nothing, if it was not made for that."""
+    from crdtsync.client.operations.forks import FORKED, said_by
+
+    with suppress(Refused, LookupError, TypeError, ValueError):  # it is no fork, or not for this agent to see
+        (made,) = [each for each in client.session(space=name).checkpoints() if each.name == FORKED]
+        base, point = said_by(made)
+        if point == f"{FORKED}-{name}" and point in [each.name for each in client.session(space=base).checkpoints()]:
+            return (
+                f"the checkpoint {point}, made when {name} was forked, still holds back the past of the space {base}: "
+                f"to delete it, crdtsync --space {base} checkpoint delete {point}"
+            )
+    return ""
 
 
 @space.command("merge")
