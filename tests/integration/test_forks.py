@@ -367,8 +367,10 @@ async def test_what_cannot_be_forked_or_merged_is_told(daemon: Daemon) -> None:
         await fork.text("text").set("one two")
         await state.text("text").set("zero one")
         await fork.delete("plan/a")
-        merged = await state.merge_space("trial")
-        assert (merged.removed, merged.written, merged.left) == (["plan/a"], ["text"], {})
+        for is_dry in (True, False):
+            merged = await state.merge_space("trial", dry_run=is_dry)
+            assert (merged.removed, merged.written, [*merged.left]) == ([], ["text"], ["plan/a"])
+            assert "changed here too" in merged.left["plan/a"]
         assert await state.get("plan/a") == 2  # written since the fork
         assert await state.text("text").read() == "zero one two"
 

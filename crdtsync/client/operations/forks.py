@@ -151,6 +151,15 @@ def is_same(one: Entry | None, other: Entry | None) -> bool:
     return one is other or (one is not None and other is not None and one.version == other.version)
 
 
+def is_beyond(entry: Entry, seen: str) -> bool:
+    """Whether it holds what one who has ``seen`` so much of the key does not know. Of a key of very many parts it says
+    no.
+    """
+    dots, known = decode_version(entry.version).dots, decode_version(seen)
+    vector = known.vector or {}
+    return any(dot not in known.dots and dot.seq > vector.get(dot.writer, 0) for dot in dots)
+
+
 def size_of(state: State) -> int:
     """About how many bytes its value takes."""
     return len(encode(state.value)) if state.entry.kind in ("register", "set", "map") else 100 * len(state.items)

@@ -120,11 +120,11 @@ class AsyncForkMethods(AsyncMethods):
         carrying = AsyncCarrying(base, timeout, forks.RECORDS + name, is_dry=is_dry)
         merged.left = carrying.left
         await carrying.begin()  # and then it reads what was noted
+        records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
         now = await fork.now(timeout=timeout)
         then, today = fork.session(at=f"checkpoint:{forks.FORKED}"), fork.session(at=now)
         old = {entry.key: entry for entry in await then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in await today.entries(prefix, timeout=timeout)}
-        records = {each.name: each for each in await base.fields(forks.RECORDS + name, timeout=timeout)}
         ends = await self._ends(fork, prefix, records, timeout)
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
@@ -139,12 +139,17 @@ class AsyncForkMethods(AsyncMethods):
                 if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                     pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
                     elements = {there.dot: here.dot for there, here in pairs}
-                carried = await carrying.carry(key, was, state, forks.seen_with(cut, record), elements)
+                seen = forks.seen_with(cut, record)
+                carried = await carrying.carry(key, was, state, seen, elements)
+                here = await base.entry(key, timeout=timeout) if after is None else None
             except Refused as error:
                 merged.left[key] = error.message
             else:
                 await carrying.take_in(key, carried, state, now)
-                (merged.removed if after is None else merged.written).append(key)
+                if here is not None and forks.is_beyond(here, seen):
+                    merged.left[key] = "the fork has deleted it; it was changed here too since then, and stays"
+                else:
+                    (merged.removed if after is None else merged.written).append(key)
         await carrying.flush()
         merged.token = carrying.token or merged.token
 
