@@ -259,10 +259,17 @@ def test_what_the_disk_has_spoilt_is_fetched_from_the_other_host(
     pair[0].start()
     pair.wait_connected(0, 1)
     shell = Shell(pair[0].socket, tmp_path)
-    assert shell.ok("checkpoint", "verify", "before").splitlines()[-1] == "whole: 4 keys"
-    mended = {subject_of(str(line["key"])) for line in pair[0].log_events("value_mended")}
-    assert mended == {"alive", "blob", "dead"}
+
+    def mended() -> set[str]:
+        return {subject_of(str(line["key"])) for line in pair[0].log_events("value_mended")}
+
+    def until_the_next_is_mended(_: int) -> None:
+        wait_until(lambda: "dead" in mended(), what="what the listing could not read has come")
+
     first = pair[0].client("planner")
+    found = first.verify_checkpoint("before", progress=until_the_next_is_mended)
+    assert (found.keys, found.damaged, sorted(found.mended)) == (4, {}, ["alive", "blob", "dead"])
+    assert mended() == {"alive", "blob", "dead"}
     assert first.get("alive") == values["alive"]
     assert first.get("dead", at="checkpoint:before") == values["dead"]
     wait_until(lambda: not pair[0].status()["alarms"], what="the alarm ends")

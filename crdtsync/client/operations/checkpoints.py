@@ -87,8 +87,8 @@ class Verified:
     """The result of reading all that a checkpoint holds on this node.
 
     ``keys``: how many there are. ``damaged``: those that cannot be read, each with why. ``mended``: those that could
-    not, until another node gave what the disk has spoilt. ``older``: if some are damaged, the newest older checkpoint
-    that is whole here, or None.
+    not, until another node gave what the disk has spoilt; a part of a log, set or map that it gave before that key was
+    read alone is not named. ``older``: if some are damaged, the newest older checkpoint that is whole here, or None.
     """
 
     keys: int = 0

@@ -150,16 +150,18 @@ class AsyncCheckpointMethods(AsyncMethods):
 
     async def _is_damaged(self, past: AsyncSession, entry: Entry, told: Verified, timeout: Seconds | None) -> bool:
         try:
-            await self._read_all(past, entry, timeout)
+            is_mended = await self._read_all(past, entry, timeout)
         except DamagedValue as error:
             told.damaged[entry.key] = error.message
             return True
-        if told.damaged.pop(entry.key, None) is not None:
+        if told.damaged.pop(entry.key, None) is not None or is_mended:
             told.mended.append(entry.key)
         return False
 
-    async def _read_all(self, past: AsyncSession, entry: Entry, timeout: Seconds | None) -> None:
-        """All values of a key. A listing shows null for what cannot be read; what reads one key alone is refused."""
+    async def _read_all(self, past: AsyncSession, entry: Entry, timeout: Seconds | None) -> bool:
+        """All values of a key. A listing shows null for what cannot be read; what reads one key alone is refused, or
+        gets what has been mended since the listing: True, where that can be told.
+        """
         key = entry.key
         if entry.kind == "blob":
             blob = await past.get_blob(key, timeout=timeout)
@@ -172,7 +174,9 @@ class AsyncCheckpointMethods(AsyncMethods):
         elif entry.kind == "map":
             await past.fields(key, timeout=timeout)
         elif entry.value is None or any(each.value is None for each in entry.siblings):
-            await past.entry(key, timeout=timeout)
+            now = await past.entry(key, timeout=timeout)
+            return entry.kind == "register" and now is not None and _values(now) != _values(entry)
+        return False
 
     # -- going back ------------------------------------------------------------------------------------------
 
@@ -295,3 +299,7 @@ class AsyncCheckpointMethods(AsyncMethods):
             token = await session._copy_blob(blob, seen, ttl, w, timeout)  # noqa: SLF001
             seen = forks.UNSEEN
         return token
+
+
+def _values(entry: Entry) -> list[object]:
+    return [one.value for one in (entry, *entry.siblings)]
