@@ -135,6 +135,9 @@ async def test_what_a_put_takes_and_what_it_refuses(make_daemon: Callable[..., D
             await state.set("long", bytes(MIB + 1))
         with pytest.raises(InvalidRequest, match="must give bytes"):
             await state.put_blob("k", io.StringIO("text"))  # type: ignore[arg-type]
+        for wrong in (5, None, ["a.txt"]):
+            with pytest.raises(InvalidRequest, match="from bytes, the path of a file or a file object, not from"):
+                await state.put_blob("k", wrong)  # type: ignore[arg-type]
         await state.set("register", 1)
         with pytest.raises(KindMismatch):
             await state.put_blob("register", b"x")

@@ -64,8 +64,12 @@ class BlobReading:
             self._file: IO[bytes] = io.BytesIO(source)
         elif isinstance(source, str | os.PathLike):
             self._file = Path(source).open("rb")  # noqa: SIM115  # closed in __exit__
-        else:
+        elif callable(getattr(source, "read", None)):
             self._file = source
+        else:
+            raise InvalidRequest(
+                f"a blob is put from bytes, the path of a file or a file object, not from {type(source).__name__}"
+            )
 
     def __enter__(self) -> Self:
         return self
