@@ -15,7 +15,7 @@ from crdtsync.client.protocol.steps import NEXT_PAGE, Compute
 from crdtsync.client.session.request_context import Write
 from crdtsync.client.values.encoding import elements_of
 from crdtsync.client.values.listing import Listing
-from crdtsync.client.values.points import CHECKPOINT, Point, point_argument
+from crdtsync.client.values.points import CHECKPOINT, TOKEN, Point, point_argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,7 +108,7 @@ def prefixes_of(operations: Operations, at: str | int, timeout_s: float) -> Step
 
 def named_point(point: Point) -> str | int:
     """A point, which may be named by the bare name of a checkpoint."""
-    if isinstance(point, str) and not point.startswith((CHECKPOINT, "c1.")):
+    if isinstance(point, str) and not point.startswith((CHECKPOINT, TOKEN)):
         return CHECKPOINT + point
     return point_argument(point)
 

@@ -25,7 +25,13 @@ def test_tokens_and_checkpoints_go_as_they_are():
     assert [point_argument(word) for word in ("c1.xyz", "checkpoint:x")] == ["c1.xyz", "checkpoint:x"]
 
 
-@pytest.mark.parametrize("wrong", [datetime(2026, 5, 1), 17, None])  # noqa: DTZ001  # that is what is wrong with it
-def test_what_is_none_is_refused(wrong):
-    with pytest.raises(InvalidRequest):
+@pytest.mark.parametrize("wrong", ["1h", "2026-05-01T12:00", 17, None])
+def test_what_is_none_is_refused_with_what_is_taken(wrong):
+    taken = "is no point of the past: give a token, checkpoint:NAME, a datetime with its time zone, or a timedelta"
+    with pytest.raises(InvalidRequest, match=f"{wrong!r} {taken}"):
         point_argument(wrong)
+
+
+def test_a_time_without_its_zone_is_refused():
+    with pytest.raises(InvalidRequest, match="no time zone"):
+        point_argument(datetime(2026, 5, 1))  # noqa: DTZ001  # that is what is wrong with it
