@@ -23,7 +23,7 @@ from crdtsync.mcp.install.clients import agent_name
 from crdtsync.visible import readable
 
 SESSION_HEADER = "mcp-session-id"
-_OF_PYTHON = " (Client.put_blob)"  # what a sentence of the client names, and no tool has
+_OF_PYTHON = " (Client.put_blob, crdtsync blob put)"  # what the sentences of client and daemon name, and no tool has
 _SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
 _NAMES_MAX = 64  # each has a connection to the daemon
 _VIEWS_MAX = 8  # sessions whose views are kept, at most 16 MiB of text each

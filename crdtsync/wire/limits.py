@@ -201,5 +201,5 @@ def check_value_size(size_bytes: int) -> None:
     if size_bytes > VALUE_BYTES_MAX:
         raise TooLarge(
             f"the value has {size_bytes:,} bytes; at most {VALUE_BYTES_MAX:,} fit into one key: "
-            "store it in parts, or as a blob (Client.put_blob)"
+            "store it in parts, or as a blob (Client.put_blob, crdtsync blob put)"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import zipfile
@@ -131,7 +132,7 @@ async def test_what_a_put_takes_and_what_it_refuses(make_daemon: Callable[..., D
             await state.put_blob("k", b"z", if_absent=True)
         with pytest.raises(TooLarge, match="blob_bytes_max"):
             await state.put_blob("k", bytes(2 * MIB + 1))
-        with pytest.raises(TooLarge, match=r"in parts, or as a blob \(Client.put_blob\)"):
+        with pytest.raises(TooLarge, match=r"in parts, or as a blob \(Client.put_blob, crdtsync blob put\)"):
             await state.set("long", bytes(MIB + 1))
         with pytest.raises(InvalidRequest, match="must give bytes"):
             await state.put_blob("k", io.StringIO("text"))  # type: ignore[arg-type]
@@ -179,6 +180,8 @@ def test_commands_put_and_get(daemon: Daemon, tmp_path: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o666 & ~umask
+    refused = shell("set", "models/b", "-", stdin=json.dumps("x" * MIB).encode())
+    assert (refused.status, "crdtsync blob put" in refused.err) == (4, True), refused.err
     shell.ok("blob", "put", "models/b", "-", stdin=b"piped")
     assert shell.ok("blob", "get", "models/b") == "piped"
     shell.ok("checkpoint", "create", "before")

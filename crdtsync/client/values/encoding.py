@@ -51,7 +51,7 @@ def encode(value: object, root: str = "$") -> bytes:
         where = "" if root == "$" else f" at {root}"
         raise TooLarge(
             f"the value{where} takes {len(packed):,} bytes; one key holds at most {VALUE_BYTES_MAX:,}: "
-            "store it in parts, or as a blob (Client.put_blob)"
+            "store it in parts, or as a blob (Client.put_blob, crdtsync blob put)"
         )
     return packed
 
