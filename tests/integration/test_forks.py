@@ -235,12 +235,20 @@ def test_what_hosts_that_are_cut_off_merge_stands_once_in_texts_and_sets_alone(p
         plan = state.entry("plan")
         assert plan is not None
         assert [plan.value, *(one.value for one in plan.siblings)] == [1, 1]
+        assert "forks/trial" in [entry.key for entry in state.conflicts()]
     second.text("text").compact()
     forks[1].text("text").set("one FORK AGAIN two")
+    forks[1].doc("doc").set("b", 3)
+    forks[1].text("new").set("newer")
+    forks[1].incr("count")
+    forks[1].append("log", "y")
+    forks[1].add("set", "y")
+    forks[1].set("plan", 2)
     for state in (second, first, second):  # an edit of the document before
         state.merge_space("trial")
         wait_until_equal(pair)
         assert marked(state) == "ANN one FORK AGAIN two BOB"
+        assert "forks/trial" not in [entry.key for entry in state.conflicts()]
 
 
 def test_texts_that_were_made_anew_on_one_side_are_left_if_both_have_edited_them(daemon: Daemon) -> None:

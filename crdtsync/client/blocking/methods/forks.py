@@ -196,6 +196,7 @@ class Carrying:
         self._timeout_s = limit_s(timeout, target.timeout_s)
         self._records = records
         self._version: str | None = None
+        self._seen: str | None = None
         self._batch = self._new_batch()
         self._size_bytes = 0
 
@@ -206,9 +207,13 @@ class Carrying:
 
     def begin(self) -> None:
         """Look at what was noted; from now on nobody else may note anything."""
+        from crdtsync.client.operations.forks import vector_seen
+        from crdtsync.wire.tokens import encode_version
+
         if self._records:
             entry = self._target.entry(self._records)
             self._version = None if entry is None else entry.version
+            self._seen = encode_version(vector_seen(self._target.now(), self._target.space))
 
     def state(self, session: Session, entry: Entry) -> State:
         """The state that an entry, listed by ``session``, stands for."""
@@ -255,7 +260,9 @@ class Carrying:
             self.flush()
         self._batch.take_in(parts.recorded)
         if self._records and point is not None:
-            self._batch.merge(self._records, {key: {"at": point, "seen": version}}, seen=None, **self._condition())
+            self._batch.merge(
+                self._records, {key: {"at": point, "seen": version}}, seen=self._seen, **self._condition()
+            )
         self._size_bytes += 0 if after is None else forks.size_of(after)
 
     def _condition(self) -> dict[str, Any]:
