@@ -24,13 +24,16 @@ STOP_TIMEOUT_S = 12.0
 
 
 class DevNode:
-    """One node's daemon. ``pid`` is None while it does not run; ``fault`` says how it ended last."""
+    """One node's daemon. ``pid`` is None while it does not run; ``fault`` says how it ended last, ``ends`` how often it
+    has.
+    """
 
     def __init__(self, place: NodePlace) -> None:
         self.place = place
         self.pid: int | None = None
         self.is_ready = False
         self.fault = ""
+        self.ends = 0
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
@@ -95,6 +98,7 @@ class DevNode:
         watching.cancel()
         self.pid, self.is_ready = None, False
         self.fault = self._epitaph(status)
+        self.ends += 1
 
     def _epitaph(self, status: int) -> str:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

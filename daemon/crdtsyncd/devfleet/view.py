@@ -53,21 +53,25 @@ async def follow(member: DevNode) -> None:
     """
     from crdtsync.client import AsyncClient
 
-    told = ""
+    told, ends = "", 0
     while True:
         was_ready = member.is_ready
         try:
             async with AsyncClient(member.place.socket, agent="cluster-view", timeout=ANSWER_TIMEOUT_S) as client:
                 while True:
                     was_ready = member.is_ready
-                    told = _tell(_state(member, await client.status()), told)
+                    status = await client.status()
+                    if member.ends > ends:
+                        break
+                    told = _tell(_state(member, status), told)
                     await asyncio.sleep(POLL_S)
         except CrdtSyncError:
-            if member.pid is None:
-                told = _tell(f"{member.place.name} down, {member.fault}", told)
-            elif was_ready and member.is_ready:
+            if was_ready and member.is_ready and member.ends == ends:
                 told = _tell(f"{member.place.name} silent, it runs, and does not answer", told)
-            await asyncio.sleep(POLL_S)
+        if member.ends > ends:  # perhaps it runs again by now
+            ends = member.ends
+            told = _tell(f"{member.place.name} down, {member.fault}", told)
+        await asyncio.sleep(POLL_S)
 
 
 def _state(member: DevNode, status: dict[str, Any]) -> str:  # Any: as docs/reference/command-line.md has it
