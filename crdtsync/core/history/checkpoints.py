@@ -294,6 +294,13 @@ class Checkpoints:
             self._let_go(records[oldest])
         self.pins = sorted(pinned.values())
 
+    def newest_pin(self) -> int | None:
+        """Where the newest cut stands; 0: there is none; None: where that of a new one stands is not known yet."""
+        known = self._known() if self._keys else {}
+        if any(record.entry.dot not in known for record in self.all()):
+            return None
+        return max(self.pins, default=0)
+
     def position_of(self, vector: VersionVector) -> int:
         """The same of a vector that the log does not reach back to; 0: nobody knows."""
         known = self._known()

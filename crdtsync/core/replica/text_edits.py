@@ -549,7 +549,8 @@ class TextEdits:
     # -- the disk ----------------------------------------------------------------------------------------------
 
     def store(self, dot: Dot) -> bool:
-        """Store a document as a whole with the commit under way, and drop what no snapshot in transfer needs.
+        """Store a document as a whole with the commit under way, and drop the states before it that no snapshot in
+        transfer and no checkpoint needs.
 
         False if that cannot be done.
         """
@@ -563,8 +564,9 @@ class TextEdits:
             return False
         document.updates_since_state = document.work_since_state = 0
         batch.document_states.append(DocumentStateRow(replica.id, *dot, replica.position, state))
-        if not replica.pins:
-            batch.document_trims.append(DocumentTrim(replica.id, *dot, 0, replica.position))
+        pin = replica.checkpoints.newest_pin()
+        if not replica.pins and pin is not None:
+            batch.document_trims.append(DocumentTrim(replica.id, *dot, 0, replica.position, pin))
         return True
 
     def drop(self, dot: Dot) -> bool:

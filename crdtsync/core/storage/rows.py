@@ -168,7 +168,9 @@ class DocumentStateRow(NamedTuple):
 
 
 class DocumentTrim(NamedTuple):
-    """Drop a document's edits up to position ``updates_to``, and its stored states before ``states_before``."""
+    """Drop a document's edits up to position ``updates_to``, and its stored states before ``states_before``, but not
+    those up to ``states_after``.
+    """
 
     space: int
     writer: int
@@ -176,6 +178,7 @@ class DocumentTrim(NamedTuple):
     n: int
     updates_to: int
     states_before: int
+    states_after: int = 0
 
 
 class DocumentDrop(NamedTuple):

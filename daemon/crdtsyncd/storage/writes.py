@@ -467,8 +467,9 @@ class Writing:
         self._drop_documents(
             "document_updates", "LENGTH(update_v1)", f"{_DOCUMENT} AND position <= ?", (*name, trim.updates_to)
         )
+        between = f"{_DOCUMENT} AND position > ? AND position < ?"
         self._drop_documents(
-            "document_states", "LENGTH(state)", f"{_DOCUMENT} AND position < ?", (*name, trim.states_before)
+            "document_states", "LENGTH(state)", between, (*name, trim.states_after, trim.states_before)
         )
 
 
