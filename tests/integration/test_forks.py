@@ -12,6 +12,7 @@ import pytest
 
 from crdtsync.client import AsyncClient, Client
 from crdtsync.client.aio.client import AsyncSession
+from crdtsync.client.aio.methods.forks import AsyncCarrying
 from crdtsync.client.blocking.methods.keys import KeyMethods
 from crdtsync.client.blocking.text import Text
 from crdtsync.client.operations import forks
@@ -142,7 +143,7 @@ def test_a_merge_with_nothing_to_do_reads_in_pages(daemon: Daemon, monkeypatch: 
 
         monkeypatch.setattr(KeyMethods, "entry", count)
         assert state.merge_space("trial").written == []
-        assert sorted(read) == ["count/07", "forks/trial"]
+        assert read == ["count/07"]
         assert (state.get("count/07"), state.get("count/08")) == (2, 1)
 
 
@@ -159,6 +160,50 @@ async def test_merges_of_one_fork_at_once_count_once_and_all_end(daemon: Daemon)
         assert {key for each in merged for key in each.written} == {"log", *(f"count/{n}" for n in range(30))}
         assert {await state.get(f"count/{number}") for number in range(30)} == {2}
         assert Counter(await state.log("log")) == dict.fromkeys(range(30), 2)
+
+
+async def test_a_merge_that_comes_right_after_a_change_of_another_counts_once(daemon: Daemon) -> None:
+    async with AsyncClient(daemon.socket, agent="ann") as state, AsyncClient(daemon.socket, agent="bob") as other:
+        await state.fork("trial")
+        for number in range(30):
+            await state.session(space="trial").incr(f"count/{number}")
+        begin = AsyncCarrying.begin
+        met: list[bool] = []
+
+        async def meet(carrying: AsyncCarrying) -> None:
+            if carrying.token is not None and not met:
+                met.append(True)
+                await other.merge_space("trial")
+            await begin(carrying)
+
+        with patch.object(forks, "OPERATIONS_MAX", 5), patch.object(AsyncCarrying, "begin", meet):
+            await state.merge_space("trial")
+        assert met
+        assert [await state.get(f"count/{number}") for number in range(30)] == [1] * 30
+
+
+def test_the_deletion_of_what_has_become_too_long_to_be_read_at_once_is_merged(daemon: Daemon) -> None:
+    with daemon.client("ann") as state:
+        state.merge("map", {"old": "x" * 900_000, "other": "x" * 900_000})
+        state.fork("trial")
+        for number in range(10):
+            state.merge("map", {str(number): "x" * 500_000})
+        state.session(space="trial").delete("map")
+        merged = state.merge_space("trial")
+        assert (merged.removed, merged.left) == ([], {"map": forks.STAYS})
+        assert sorted(field.name for field in state.fields("map")) == [str(number) for number in range(10)]
+
+
+def test_a_name_of_a_fork_that_was_dropped_is_used_again(daemon: Daemon) -> None:
+    with daemon.client("ann") as state:
+        for number in range(1, 3):
+            state.fork("trial")
+            state.session(space="trial").incr("count")
+            assert state.merge_space("trial").written == ["count"]
+            assert state.get("count") == number
+            assert state.merge_space("trial").written == []
+            state.drop_space("trial")
+            state.delete_checkpoint("fork-trial")
 
 
 async def test_a_merge_that_always_meets_another_ends_and_says_so(

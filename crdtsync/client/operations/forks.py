@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from crdtsync.causality import merge, vector_of
 from crdtsync.client.operations.writes import INCREMENT_MAX
 from crdtsync.client.session.read_memory import READ_LONG_AGO
 from crdtsync.client.values.encoding import encode
@@ -45,6 +46,7 @@ PART_OPERATIONS_MAX = 900
 BYTES_MAX = 2 * 1024 * 1024
 MEETINGS_MAX = 20
 """So often a merge goes on where another one of the same fork, at the same time, has come."""
+STAYS = "the fork has deleted it; it was changed here too since then, and stays"
 PAGED = 20
 """So many keys at one point of the past are read in pages: a page costs about as much as reading these one by one."""
 
@@ -137,6 +139,25 @@ def seen_with(base: Version, record: Field | None) -> str:
     return encode_version(Version((*dots, *(decode_version(apart).dots if apart else ())), (), base.vector))
 
 
+def of_this_making(noted: Iterable[Field], now: str, fork: str) -> dict[str, Field]:
+    """By key, what was noted of the fork: not of a former one of its name, which was dropped."""
+    epoch = decode_token(now)[fork][0]
+    return {
+        each.name: each
+        for each in noted
+        if each.value["at"] is None or decode_token(each.value["at"])[fork][0] == epoch
+    }
+
+
+def is_ahead(version: str, seen: str, token: str, space: str) -> bool:
+    """Whether the notes at this version hold what was neither ``seen`` nor written up to the change ``token``."""
+    found, known = decode_version(version), dict(decode_version(seen).vector or {})
+    merge(known, vector_seen(token, space).vector or {})
+    held = vector_of(found.dots)
+    merge(held, found.vector or {})
+    return any(seq > known.get(writer, 0) for writer, seq in held.items())
+
+
 def by_end(records: Iterable[Field], prefix: str) -> dict[str, list[str]]:
     """The keys that were merged, by the point up to which they were."""
     ends: dict[str, list[str]] = {}
@@ -151,18 +172,22 @@ def is_same(one: Entry | None, other: Entry | None) -> bool:
     return one is other or (one is not None and other is not None and one.version == other.version)
 
 
-def is_beyond(entry: Entry, seen: str) -> bool:
-    """Whether it holds what one who has ``seen`` so much of the key does not know. Of a key of very many parts it says
-    no.
+def is_beyond(version: str, seen: str) -> bool:
+    """Whether a key at this version holds what one who has ``seen`` so much of it does not know. Of a key of very many
+    parts it says no.
     """
-    dots, known = decode_version(entry.version).dots, decode_version(seen)
+    dots, known = decode_version(version).dots, decode_version(seen)
     vector = known.vector or {}
     return any(dot not in known.dots and dot.seq > vector.get(dot.writer, 0) for dot in dots)
 
 
 def size_of(state: State) -> int:
     """About how many bytes its value takes."""
-    return len(encode(state.value)) if state.entry.kind in ("register", "set", "map") else 100 * len(state.items)
+    if state.entry.kind == "map":  # of which each field may take what a value may
+        return sum(len(encode(one)) for one in state.value.values())
+    if state.entry.kind == "set":
+        return sum(len(encode(one)) for one in state.value)
+    return len(encode(state.value)) if state.entry.kind == "register" else 100 * len(state.items)
 
 
 def is_carried(key: str) -> bool:

@@ -120,10 +120,11 @@ class ForkMethods(Methods):
         fork = base.session(space=name)
         began, cut = self._points(base, fork)
         carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=is_dry)
-        merged.left = carrying.left
+        merged.left = carrying.left = {key: why for key, why in merged.left.items() if why == forks.STAYS}
         carrying.begin()  # and then it reads what was noted
-        records = {each.name: each for each in base.fields(forks.RECORDS + name, timeout=timeout)}
+        noted = base.fields(forks.RECORDS + name, timeout=timeout)
         now = fork.now(timeout=timeout)
+        records = forks.of_this_making(noted, now, name)
         then, today = fork.session(at=f"checkpoint:{forks.FORKED}"), fork.session(at=now)
         old = {entry.key: entry for entry in then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in today.entries(prefix, timeout=timeout)}
@@ -143,13 +144,13 @@ class ForkMethods(Methods):
                     elements = {there.dot: here.dot for there, here in pairs}
                 seen = forks.seen_with(cut, record)
                 carried = carrying.carry(key, was, state, seen, elements)
-                here = base.entry(key, timeout=timeout) if after is None else None
+                here = _version_of(base, key, timeout) if after is None else None
             except Refused as error:
                 merged.left[key] = error.message
             else:
                 carrying.take_in(key, carried, state, now)
                 if here is not None and forks.is_beyond(here, seen):
-                    merged.left[key] = "the fork has deleted it; it was changed here too since then, and stays"
+                    merged.left[key] = forks.STAYS
                 else:
                     (merged.removed if after is None else merged.written).append(key)
         carrying.flush()
@@ -211,8 +212,7 @@ class Carrying:
         from crdtsync.wire.tokens import encode_version
 
         if self._records:
-            entry = self._target.entry(self._records)
-            self._version = None if entry is None else entry.version
+            self._version = _version_of(self._target, self._records, self._timeout_s)
             self._seen = encode_version(vector_seen(self._target.now(), self._target.space))
 
     def state(self, session: Session, entry: Entry) -> State:
@@ -308,7 +308,10 @@ class Carrying:
         return written.version
 
     def flush(self) -> None:
-        """Write what is collected; keys to which something is refused are ``left``."""
+        """Write what is collected; keys to which something is refused are ``left``.
+
+        :raises VersionMismatch: somebody else has noted something since :meth:`begin`, or right after this change.
+        """
         from crdtsync.client.operations import forks
         from crdtsync.client.operations.batch import tell_of_one
 
@@ -327,5 +330,13 @@ class Carrying:
             self.flush()
             return
         if token is not None:
-            self.token = token
+            self.token, seen = token, self._seen
             self.begin()
+            if seen and self._version and forks.is_ahead(self._version, seen, token, self._target.space):
+                raise VersionMismatch("somebody else has merged meanwhile")
+
+
+def _version_of(session: Session, key: str, timeout: Seconds | None) -> str | None:
+    """That of a key, but not its value, which may be too long to be read, or damaged; None: the key is absent."""
+    found = session.entries(key, limit=1, values=False, timeout=timeout)
+    return found[0].version if found and found[0].key == key else None
