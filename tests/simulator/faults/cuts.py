@@ -68,7 +68,7 @@ def a_restored_blob_names_the_parts_that_it_had(patch: Patches):
     patch.setitem(restore._OF_KIND, Kind.BLOB, restore._of_values)
 
 
-@cut_fault("does not give its bytes")
+@cut_fault("made a checkpoint that is not whole")
 def the_parts_of_a_blob_go_although_a_checkpoint_holds_them(patch: Patches):
     under = PastReads.dead_under
     patch.setattr(
