@@ -296,8 +296,8 @@ class Checkpoints:
 
     def newest_pin(self) -> int | None:
         """Where the newest cut stands; 0: there is none; None: where that of a new one stands is not known yet."""
-        known = self._known() if self._keys else {}
-        if any(record.entry.dot not in known for record in self.all()):
+        known, floor = self._known() if self._keys else {}, self._space.floor
+        if any(record.entry.dot not in known and covers(record.vector, floor) for record in self.all()):
             return None
         return max(self.pins, default=0)
 

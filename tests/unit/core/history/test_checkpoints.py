@@ -8,6 +8,7 @@ import pytest
 
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.crdt import entries
+from crdtsync.core.history.checkpoints import Checkpoints
 from crdtsync.core.reads import checkpoint_check
 from crdtsync.core.replica import checkpoint_operations
 from crdtsync.wire.codec import unpack
@@ -225,3 +226,35 @@ def test_one_that_came_with_a_snapshot_or_from_disk_is_known(small):
         fleet.link("a", "b")
         fleet.run(5)
         assert names(fleet["b"].agent("bob")) == []
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_text_in_a_checkpoint_stays_when_its_whole_state_is_stored_anew(is_at_once, monkeypatch):
+    """Also before anybody has looked where the cut stands. Of the states after it only the newest stays."""
+    with fleet_of("a", caps=Caps(log_bytes_max=2000)) as fleet:
+        machine = fleet["a"]
+        ann, editor = machine.agent("ann"), Editor(machine, "text", "ann")
+
+        def store() -> list[int]:
+            (document,) = machine.store.documents(machine.replica.id)
+            machine.replica.texts.store(document)
+            ann.set("other", 1)
+            return machine.store.document_spans(machine.replica.id, None, 2)[0].states
+
+        editor.edit(0, 0, "as it was")
+        assert len(store()) == 1
+        churn(ann)
+        fleet.run(30, step_s=1)  # its edits have gone with the log
+        if is_at_once:
+            monkeypatch.setattr(Checkpoints, "find_pins", lambda *_: None)
+        ann.do("checkpoint_set", name="before")
+        assert (machine.replica.checkpoints.newest_pin() is None) == is_at_once
+        for _ in range(5):
+            editor.edit(0, 0, "not ")
+            states = store()
+            assert is_at_once or len(states) == 2
+        monkeypatch.undo()
+        churn(ann)
+        fleet.run(30, step_s=1)
+        assert len(store()) == 2
+        assert unpack(patiently(ann, "get", key="text", at="checkpoint:before")["value"]) == "as it was"
