@@ -17,6 +17,7 @@ from crdtsync.core.access.requirements import NEEDED, Needed, On, Right
 from crdtsync.core.access.rules import ANYONE, EVERYTHING, NO_GRANT, SOCKET, Grant, Rulebook
 from crdtsync.core.cluster.records import Cluster
 from crdtsync.core.cluster.space_records import DEFAULT_SPACE
+from crdtsync.core.identity import OWN_AGENT
 from crdtsync.errors import CrdtSyncError, NotAllowed, QuotaExceeded, UnknownSpace
 from crdtsync.wire.agent_keys import decode_agent_key, hash_of_secret
 from crdtsync.wire.limits import CLUSTER_SPACE, archive_of, is_name, is_space_name, shown
@@ -179,7 +180,7 @@ class Authorizer:
         :raises NotAllowed: no.
         """
         grant, right = self.grant(agent, space), Right.WRITE
-        is_own = bool(agent.key_name) and all(author == agent.key_name for author in authors)
+        is_own = agent.key_name not in ("", OWN_AGENT) and all(author == agent.key_name for author in authors)
         if not is_own and max(agent.everywhere, grant.whole) < right:
             raise self._refusal(agent, right, space, grant, f"all keys, as is needed to delete {what}", EVERYTHING)
 
