@@ -87,7 +87,7 @@ def test_what_takes_a_file_takes_a_blob(client: Client) -> None:
         blob.seek(0)
         assert list(blob) == lines
         blob.seek(0)
-        text = io.TextIOWrapper(blob, newline="")  # type: ignore[type-var]  # of a file it wants a name
+        text = io.TextIOWrapper(blob, newline="")
         assert list(text) == [line.decode() for line in lines]
     with pytest.raises(ValueError, match="closed"):
         blob.read()

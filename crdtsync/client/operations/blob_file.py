@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 class BlobFile(BufferedIOBase):
     """For the blocking client. ``read``, ``seek`` and ``tell`` are the blob's; the rest of a file stands on them."""
 
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The key, which stands for a path."""
+        return self.key
+
     def read1(self, size: int = -1) -> bytes:
         """The next bytes, at most ``size`` of them and at most 512 KiB."""
         return self.read(PART_BYTES if size < 0 else min(size, PART_BYTES))
