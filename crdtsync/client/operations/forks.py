@@ -47,8 +47,10 @@ BYTES_MAX = 2 * 1024 * 1024
 MEETINGS_MAX = 20
 """So often a merge goes on where another one of the same fork, at the same time, has come."""
 STAYS = "the fork has deleted it; it was changed here too since then, and stays"
-PAGED = 20
-"""So many keys at one point of the past are read in pages: a page costs about as much as reading these one by one."""
+READS_A_PAGE = 20
+"""To read so many keys one by one, as of a point of the past, costs about as much as a page of a listing."""
+PAGE_KEYS = 500
+"""Keys of a page, at most."""
 
 
 @dataclass(slots=True)

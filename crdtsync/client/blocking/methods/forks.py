@@ -96,39 +96,48 @@ class ForkMethods(Methods):
         from crdtsync.client.operations import forks
 
         merged = forks.Merged()
+        base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
         for meetings in range(forks.MEETINGS_MAX + 1):
+            carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=dry_run)
             try:
-                self._merge(merged, name, prefix, timeout, is_dry=dry_run)
+                self._merge(base, base.session(space=name), carrying, merged, prefix, timeout)
                 break
             except VersionMismatch as error:
                 if meetings == forks.MEETINGS_MAX:
                     raise VersionMismatch(
                         f"others merge {name} all the time: run it again", error.code, **error.details
                     ) from None
+            finally:
+                merged.token = carrying.token or merged.token
         for keys in (merged.written, merged.removed):
             keys[:] = sorted({*keys} - merged.left.keys())
         return merged
 
-    def _merge(self, merged: Merged, name: str, prefix: str, timeout: Seconds | None, *, is_dry: bool) -> None:
+    def _merge(
+        self,
+        base: Session,
+        fork: Session,
+        carrying: Carrying,
+        merged: Merged,
+        prefix: str,
+        timeout: Seconds | None,
+    ) -> None:
         """Merge once; what it does is added to what is ``merged``.
 
         :raises VersionMismatch: somebody else has merged meanwhile.
         """
         from crdtsync.client.operations import forks
 
-        base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
-        fork = base.session(space=name)
         began, cut = self._points(base, fork)
-        carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=is_dry)
         merged.left = carrying.left = {key: why for key, why in merged.left.items() if why == forks.STAYS}
         carrying.begin()  # and then it reads what was noted
-        noted = base.fields(forks.RECORDS + name, timeout=timeout)
+        noted = base.fields(forks.RECORDS + fork.space, timeout=timeout)
         now = fork.now(timeout=timeout)
-        records = forks.of_this_making(noted, now, name)
+        records = forks.of_this_making(noted, now, fork.space)
         then, today = fork.session(at=f"checkpoint:{forks.FORKED}"), fork.session(at=now)
         old = {entry.key: entry for entry in then.entries(prefix, timeout=timeout)}
         new = {entry.key: entry for entry in today.entries(prefix, timeout=timeout)}
-        ends = self._ends(fork, prefix, records, timeout)
+        ends = self._ends(fork, prefix, records, len(new), timeout)
         past = base.session(at=f"checkpoint:{began.name}")
         for key in sorted({*old, *new, *(each for each in records if each.startswith(prefix))}):
             record, began_as, after = records.get(key), old.get(key), new.get(key)
@@ -154,18 +163,19 @@ class ForkMethods(Methods):
                 else:
                     (merged.removed if after is None else merged.written).append(key)
         carrying.flush()
-        merged.token = carrying.token or merged.token
 
     def _ends(
-        self, fork: Session, prefix: str, records: dict[str, Field], timeout: Seconds | None
+        self, fork: Session, prefix: str, records: dict[str, Field], keys_count: int, timeout: Seconds | None
     ) -> dict[str, tuple[Session, Entry | None]]:
-        """By key, how far it was merged and what it was then. Where many came equally far, they are read in pages."""
+        """By key, how far it was merged and what it was then. If it takes less than to read them one by one, those that
+        came equally far are read in pages of all keys, about ``keys_count``.
+        """
         from crdtsync.client.operations import forks
 
         found: dict[str, tuple[Session, Entry | None]] = {}
         for at, keys in forks.by_end(records.values(), prefix).items():
             past = fork.session(at=at)
-            if len(keys) < forks.PAGED:
+            if len(keys) < forks.READS_A_PAGE * (1 + keys_count // forks.PAGE_KEYS):
                 found |= {key: (past, past.entry(key, timeout=timeout)) for key in keys}
             else:
                 listed = {entry.key: entry for entry in past.entries(prefix, timeout=timeout)}
