@@ -1,8 +1,8 @@
 """Every error that users of crdtsync can meet: one root, split by whose turn it is to act.
 
 An error that crosses the agent socket is a *code* and a *message*; :func:`from_wire` turns it back into
-the exception on the client's side. The table in ``docs/reference/errors.md`` is made from :data:`ERRORS_BY_CODE`, with
-words by hand about what to do.
+the exception on the client's side. The table in ``docs/reference/errors.md`` is made from :data:`ERRORS_BY_CODE`: the
+docstring of each class says what has happened and what to do, in Markdown.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 
 class CrdtSyncError(Exception):
-    """Root of all errors. ``code`` names it on the wire, ``exit_status`` is what the command line returns."""
+    """Root of all errors. On its own it is a fault of the daemon: report it with the daemon's log."""
 
     code: ClassVar[str] = "internal"
+    """Its name on the wire."""
     exit_status: ClassVar[int] = 4
+    """What the command line returns."""
 
     def __init__(self, message: str, **details: object) -> None:
         super().__init__(message)
@@ -35,7 +37,10 @@ class CrdtSyncError(Exception):
 
 
 class ConfigError(CrdtSyncError):
-    """The daemon cannot start as it was told to; the message names the setting and what is allowed."""
+    """The daemon cannot start as it was told to.
+
+    Correct the setting that the message names; ``crdtsyncd --check-config`` tries it.
+    """
 
     code = "config"
     exit_status = 2
@@ -45,16 +50,21 @@ class ConfigError(CrdtSyncError):
 
 
 class DaemonUnavailable(CrdtSyncError, ConnectionError):
-    """No daemon answers on the socket, or this user may not open it."""
+    """No daemon answers on the socket, or this user may not open it.
+
+    Start ``crdtsyncd`` (``Client(wait=30)`` waits for it so long), or name its socket with ``--socket`` or
+    ``CRDTSYNC_SOCKET``. If the message names a group, have your user [added](../how-to/run.md#install).
+    """
 
     code = "unavailable"
     exit_status = 3
 
 
 class OutcomeUnknown(DaemonUnavailable):
-    """The connection broke during a write, and it cannot be sent again safely: it may or may not be done.
+    """The connection broke during a write, which may or may not be done.
 
-    Either another database answers now, or the client has sent over 1,024 writes since.
+    It cannot be sent again safely: either another database answers now, or the client has sent over 1,024 writes since.
+    Read the key, then decide whether to write again.
     """
 
     code = "outcome_unknown"
@@ -63,8 +73,9 @@ class OutcomeUnknown(DaemonUnavailable):
 class Timeout(CrdtSyncError, TimeoutError):
     """The wait ended first.
 
-    A local write that it belongs to is done: ``token`` names it, ``held_by`` lists its holders. Where this node lacked
-    what the request refers to, nothing was done, and ``missing`` says what.
+    With ``token``, the write is done on this host and on those in ``held_by``: do not repeat it,
+    [``wait`` for the token](../how-to/hand-over.md#make-sure-that-others-have-it). With ``missing``, nothing was done,
+    for [this host is behind](../how-to/hand-over.md#a-host-that-is-behind): try again. With neither, try again.
     """
 
     code = "timeout"
@@ -86,7 +97,10 @@ class Timeout(CrdtSyncError, TimeoutError):
 
 
 class Unresolved(CrdtSyncError):
-    """The key has siblings and its read policy wants a person or an agent to choose: see ``current``, then resolve."""
+    """The key has siblings, and its read policy wants a person or an agent to choose.
+
+    ``current`` holds the values: [settle the conflict](../how-to/model-data.md#see-and-settle-conflicts).
+    """
 
     code = "unresolved"
     exit_status = 6
@@ -103,7 +117,7 @@ class Unresolved(CrdtSyncError):
 
 
 class Refused(CrdtSyncError):
-    """The daemon understood the request and will not do it; ``code`` says why. Nothing was changed."""
+    """The daemon understood the request and will not do it; the message says why. Nothing was changed."""
 
     code = "refused"
 
@@ -120,19 +134,25 @@ class Refused(CrdtSyncError):
 
 
 class InvalidRequest(Refused):
-    """The request is malformed: an unknown operation, a missing or wrongly typed argument, a bad key or token."""
+    """The request is malformed. Correct the operation, key, token or argument that the message names."""
 
     code = "invalid_request"
 
 
 class KindMismatch(Refused):
-    """The key holds another kind of value than this operation works on."""
+    """The key holds another kind of value than this operation works on.
+
+    Use another operation or key, or delete the key first.
+    """
 
     code = "kind_mismatch"
 
 
 class VersionMismatch(Refused):
-    """A condition on the key's version was false; ``current`` is what the key holds."""
+    """Somebody else wrote first: a condition on the key was false.
+
+    ``current`` is what the key holds now; decide anew.
+    """
 
     code = "version_mismatch"
     exit_status = 1
@@ -144,7 +164,7 @@ class VersionMismatch(Refused):
 
 
 class ClaimHeld(Refused):
-    """Somebody else has claimed the key: wait for it, or take something else. ``agent`` and ``node`` say who it is."""
+    """``agent`` on ``node`` has claimed the key: wait for it, or take something else."""
 
     code = "claim_held"
     exit_status = 1
@@ -161,14 +181,21 @@ class ClaimHeld(Refused):
 
 
 class ClaimLost(Refused):
-    """The claim that this was done under is not held any more: another host's counts, or it was not renewed in time."""
+    """The claim that this was done under is not held any more.
+
+    Stop: another host's [claim](../how-to/work-together.md#what-a-claim-promises) counts, or this one was not renewed
+    in time.
+    """
 
     code = "claim_lost"
     exit_status = 1
 
 
 class SchemaMismatch(Refused):
-    """A write breaks a rule of the key's schema: ``rule`` and ``path`` say which, and where in the value."""
+    """A write breaks the ``rule`` of the key's [schema](../how-to/model-data.md#what-may-be-written).
+
+    Correct the value at ``path``.
+    """
 
     code = "schema_mismatch"
     exit_status = 1
@@ -192,7 +219,8 @@ class SchemaMismatch(Refused):
 class RanksLower(Refused):
     """A later write would rank lower than what readers are shown, and the key's schema refuses that.
 
-    ``current`` is what the key holds.
+    ``current``, which the key holds, ranks higher by its [read policy](../how-to/model-data.md#which-read-policy):
+    leave it, or resolve or delete the key.
     """
 
     code = "ranks_lower"
@@ -205,7 +233,10 @@ class RanksLower(Refused):
 
 
 class InvalidValue(Refused, ValueError):
-    """The value holds something that cannot be stored exactly; ``path`` says where."""
+    """The value holds something that cannot be stored exactly. Change the part at ``path``.
+
+    Values hold null, booleans, 64-bit integers, finite floats, strings, bytes, lists, and maps with string keys.
+    """
 
     code = "invalid_value"
 
@@ -216,25 +247,38 @@ class InvalidValue(Refused, ValueError):
 
 
 class TooLarge(Refused):
-    """A key, value, batch or change is over its limit."""
+    """A key, value, batch or change is over its [limit](../how-to/model-data.md#limits): split it.
+
+    Edits that make a text no longer are always taken. If ``get`` or its like raises this, the answer does not fit into
+    one reply (8 MiB), and the message says what to do.
+    """
 
     code = "too_large"
 
 
 class TooManySiblings(Refused):
-    """The key already has as many siblings as a key may have, and none ranks lowest: resolve them by one value."""
+    """The key has as many siblings as a key may have, and its policy ``all`` or ``manual`` ranks none lowest.
+
+    Replace them by ``resolve`` with a value, or read all with ``entry``, then write.
+    """
 
     code = "too_many_siblings"
 
 
 class StaleRead(Refused):
-    """Positions refer to a text as it was read, and that reading is no longer remembered: read it again."""
+    """Positions refer to a text as it was read, and that reading is no longer remembered.
+
+    Read the text again and work out the positions anew.
+    """
 
     code = "stale_read"
 
 
 class NotAllowed(Refused):
-    """This agent may not do that here."""
+    """This agent may not do that here.
+
+    The message says which right is missing, and the command that grants it: see [rights](../how-to/rights.md).
+    """
 
     code = "not_allowed"
 
@@ -255,13 +299,21 @@ class NotAllowed(Refused):
 
 
 class NoSpace(Refused):
-    """The disk is too full to take writes; reads go on."""
+    """The disk is too full to take writes.
+
+    Free disk space where the daemon keeps its data. Reads go on meanwhile, but for one that meets a refused commit: ask
+    again.
+    """
 
     code = "no_space"
 
 
 class QuotaExceeded(Refused):
-    """This agent has used up one of its quotas, or this node or cluster has no room for more of something."""
+    """This agent has used up one of its quotas, or this node or cluster has no room for more of something.
+
+    Stay within the [quota](../how-to/rights.md#quotas) that the message names, or have it raised. In ``retry_ms``
+    milliseconds there is room again; None where waiting does not help.
+    """
 
     code = "quota_exceeded"
 
@@ -282,13 +334,17 @@ class QuotaExceeded(Refused):
 
 
 class TooOld(Refused):
-    """The point asked for lies before the retained history."""
+    """The history before the point asked for is no longer kept. Ask for a later point."""
 
     code = "too_old"
 
 
 class UnknownSpace(Refused):
-    """No space of that name exists on this node."""
+    """No space of that name exists on this node.
+
+    Check the name and your [rights](../how-to/rights.md), ask a node that holds the space, which the message names, or
+    make it: ``crdtsync space create NAME``.
+    """
 
     code = "unknown_space"
 
@@ -297,31 +353,47 @@ class UnknownSpace(Refused):
 
 
 class PeerError(CrdtSyncError):
-    """A peer said something that no correct peer says; its connection is closed with this reason."""
+    """A peer said something that no correct peer says; its connection is closed with this reason.
+
+    It shows in the daemon's log and in ``crdtsync peers``: the other daemon is faulty or of a version that does not
+    fit.
+    """
 
     code = "peer"
 
 
 class ForkDetected(PeerError):
-    """Two different changes carry one number: a writer went on after its disk had gone back."""
+    """Two different changes carry one number: a writer went on after its disk had gone back.
+
+    The daemons heal it. If they cannot, see the alarm [``fork``](alarms.md#fork).
+    """
 
     code = "fork"
 
 
 class StorageError(CrdtSyncError):
-    """The database cannot be used; the message says which file and what to do."""
+    """The daemon does not go on with a database that it cannot trust.
+
+    Do what the message says about the file that it names.
+    """
 
     code = "storage"
 
 
 class DamagedValue(CrdtSyncError):
-    """The disk of this host has spoilt the value of a key. Other keys are served."""
+    """The disk of this host has spoilt the value of a key. Other keys are served.
+
+    Other nodes are asked for the value: try again, or see the alarm [``value_damaged``](alarms.md#value_damaged).
+    """
 
     code = "damaged_value"
 
 
 class InvalidEncoding(CrdtSyncError, ValueError):
-    """Bytes that do not decode: truncated, over a limit, or not of the expected shape."""
+    """Bytes that do not decode: truncated, over a limit, or not of the expected shape.
+
+    Bring client and daemon to versions that fit, or report it.
+    """
 
     code = "invalid_encoding"
 

@@ -17,7 +17,7 @@ def test_a_table_made_anew_keeps_the_words_by_hand_and_mends_the_rest(monkeypatc
     for made, right, wrong in (
         (command_line, "| `--forever` | Keep it until", "| `--for-ever` | Hold it until"),
         (configuration, "| `peers_max` |  | `256` | how", "| `peers_max` | `--none` | `255` | how"),
-        (errors, "| `NoSpace` | `no_space` | 4 | Free", "| `NoSpace` | `no_room` | 5 | Free"),
+        (errors, "| `NoSpace` | `no_space` | 4 | The", "| `NoSpace` | `no_room` | 5 | Some"),
     ):
         text = made.PAGE.read_text(encoding="utf-8")
         assert text.count(right) == 1

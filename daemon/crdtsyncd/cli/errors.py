@@ -43,6 +43,34 @@ STATUSES = {
 }
 """The meaning of each exit status, as the page of the command line says it; errors of the daemon have 2 to 6."""
 
+OWN = {
+    "absent": (ABSENT, "The key does not exist: check its name with `crdtsync ls`"),
+    "failed": (
+        ABSENT,
+        "From `work --drain`: tasks have failed, or wait for some that can never be done; `crdtsync tasks` says why",
+    ),
+    "misfit": (
+        ABSENT,
+        "From `schema check` and `schema migrate`: values do not fit their schema; they are listed before",
+    ),
+    "not_all_merged": (
+        REFUSED,
+        "`--merge` did not bring along all: [import the files](../how-to/cluster.md#joining) that the message names",
+    ),
+    "usage": (USAGE, "Correct the command line; `crdtsync COMMAND --help` shows an example"),
+    "invalid_value": (
+        REFUSED,
+        "A file, stdin or a command's output holds what cannot be a value; the message names file and line",
+    ),
+    "command_failed": (None, "The command or editor that was run for you failed; nothing was written"),
+    "internal": (BUG, "A bug: report it with what `CRDTSYNC_DEBUG=1` prints"),
+    "file": (FILE, "A local file, or stdout, cannot be read or written"),
+    "damaged": (FILE, "From `checkpoint verify`: this host's disk has spoilt what is listed before"),
+}
+"""The errors that never cross the socket: by code the exit status (None: that of the command that was run) and meaning,
+as the page of errors says it.
+"""
+
 
 class CommandFailed(Exception):
     """A command's own way of saying that it could not be done."""

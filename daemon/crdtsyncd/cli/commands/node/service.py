@@ -90,7 +90,7 @@ def status(settings: Settings, user: bool) -> None:
         raise CommandFailed(
             f"{worst.unit}{place.whose} {worst.message}; {worst.remedy}{elsewhere}",
             status=NOT_RUNNING,
-            code="daemon_unavailable",
+            code="unavailable",
         )
 
 
