@@ -1,7 +1,4 @@
-"""The table of settings: names, options and defaults from the daemon's ``Config``; the meanings are by hand.
-
-A new setting gets a row with its description. Who writes better words into the row keeps them.
-"""
+"""The table of settings, from the daemon's ``Config``; the page's other words are by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tools.reference import ROOT, page
-from tools.reference.markdown import last_cells, table, with_table
+from tools.reference.markdown import table, with_table
 
 PAGE = ROOT / "docs/reference/configuration.md"
 MIB = 1024 * 1024
@@ -31,13 +28,12 @@ COMPUTED = {
 @page("docs/reference/configuration.md", is_marked=False)
 def configuration() -> str:
     """The page as it should be."""
-    text = PAGE.read_text(encoding="utf-8")
-    kept = last_cells(text)
     rows = (
-        (f"`{name}`", _options(name), _default(name, field), kept.get(f"`{name}`", field.description or ""))
+        (f"`{name}`", _options(name), _default(name, field), field.description or "")
         for name, field in Config.model_fields.items()
     )
-    return with_table(text, table(("setting", "option", "default", "meaning"), rows))
+    made = table(("setting", "option", "default", "meaning"), rows)
+    return with_table(PAGE.read_text(encoding="utf-8"), made)
 
 
 def _options(name: str) -> str:

@@ -77,69 +77,145 @@ def _default_socket() -> Path:
 
 
 class Config(BaseModel):
-    """Every setting of the daemon. An unknown key in a file is an error."""
+    """Every setting of the daemon; the table of ``docs/reference/configuration.md`` is made from it. An unknown key in
+    a file is an error.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
-    data_dir: Path = Field(default_factory=default_data_dir, description="where the database lives")
-    socket: Path = Field(default_factory=_default_socket, description="unix socket for agents")
-    socket_mode: str = Field("0660", pattern="^0?[0-7]{3}$", description="permissions of that socket")
-    listen: Strings = Field([], description="HOST:PORT to accept peers on")
-    advertise: Strings = Field([], description="HOST:PORT at which peers reach this node")
-    peers: Strings = Field([], description="HOST:PORT of peers to connect to, or their URLs")
-    node_name: str = Field(default_factory=default_node_name, description="name of this node, shown to people")
-    join: str = Field("", description="invite to a cluster, which this node joins unless it is a member already")
-    join_data: Literal["refuse", "merge", "archive"] = Field(
-        "refuse", description="what to do by join where this node holds data: bring it along, or put it aside"
+    data_dir: Path = Field(
+        default_factory=default_data_dir, description="where the database lives; one daemon at a time"
     )
-    mdns: bool = Field(False, description="find members on the same network by multicast DNS")
-    insecure_loopback: bool = Field(False, description="allow plain ws:// between addresses of this machine's loopback")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe events to log")
-    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else JSON")
+    socket: Path = Field(
+        default_factory=_default_socket,
+        description="unix socket for agents, a path of 107 bytes at most. Its directory must survive restarts of the "
+        "daemon: the [mark](../explanation/architecture.md#writers-and-the-mark) is kept there",
+    )
+    socket_mode: str = Field(
+        "0660",
+        pattern="^0?[0-7]{3}$",
+        description="permissions of the socket, octal; see [rights](../how-to/rights.md#without-any-rule-of-yours)",
+    )
+    listen: Strings = Field(
+        [],
+        description="`HOST:PORT` to accept peers on; the port is 7420 if left out. Only members of this node's "
+        "[cluster](../how-to/cluster.md) are let in",
+    )
+    advertise: Strings = Field(
+        [],
+        description="`HOST:PORT` at which peers reach this node, if that is not what it listens on: behind a NAT, or "
+        "by a name, which is resolved again at each attempt",
+    )
+    peers: Strings = Field(
+        [],
+        description="`HOST:PORT` of peers to connect to, or their URLs (`wss://host-a:7420`), beside the members' own "
+        "addresses",
+    )
+    node_name: str = Field(
+        default_factory=default_node_name,
+        description="name of this node, shown to people: 1 to 128 of `a-z 0-9 . _ -`, starting with a letter or digit",
+    )
+    join: str = Field(
+        "",
+        description="an [invite](../how-to/cluster.md#joining): a node that is no member yet joins as soon as the "
+        "inviting node can be reached",
+    )
+    join_data: Literal["refuse", "merge", "archive"] = Field(
+        "refuse",
+        description="what `join` does where this node holds data: `merge` brings it along, `archive` puts it aside, as "
+        "with [`cluster join`](command-line.md#cluster-join); `refuse` waits, with the alarm "
+        "[`not_joined`](alarms.md#not_joined)",
+    )
+    mdns: bool = Field(
+        False,
+        description="find [members](../how-to/cluster.md#addresses) on the local network by multicast DNS, which tells "
+        "the node's id and a hash of the cluster",
+    )
+    insecure_loopback: bool = Field(
+        False,
+        description="plain `ws://`, no TLS; everything that is listened on or dialled must be loopback then",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least severe events to log: `debug`, `info`, `warning`, `error`"
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto",
+        description="`console` for people, `json` for programs; `auto`: console on a terminal, else JSON",
+    )
     ballast_bytes: int = Field(
-        8 * 1024 * 1024, ge=0, le=1 << 40, description="size of a file given up when the disk is full"
+        8 * 1024 * 1024,
+        ge=0,
+        le=1 << 40,
+        description="size of a file in `data_dir` that is given up when the disk is nearly full; 0: none",
     )
     free_bytes_min: int = Field(
-        8 * 1024 * 1024, ge=0, le=1 << 50, description="below so much free space, writes are refused"
+        8 * 1024 * 1024,
+        ge=0,
+        le=1 << 50,
+        description="below so much free space, agents' writes are refused and peers' changes not taken, until there is "
+        "a quarter more",
     )
     log_bytes_max: int = Field(
-        64 * 1024 * 1024, ge=LOG_BYTES_MAX_MIN, le=1 << 50, description="size of a space's log of changes"
+        64 * 1024 * 1024,
+        ge=LOG_BYTES_MAX_MIN,
+        le=1 << 50,
+        description="size of a space's log of changes on disk; 65536 at least. Peers and watchers that were away, and "
+        "missed more than it holds, start over from the state",
     )
-    log_age_max: LogAge = Field("7d", validate_default=True, description="age of the changes in it")
+    log_age_max: LogAge = Field(
+        "7d",
+        validate_default=True,
+        description="how old a change in the log may get: `30s`, `10m`, `2h`, `7d`; `1m` at least",
+    )
     history_bytes_max: int = Field(
-        64 * 1024 * 1024, ge=0, le=1 << 50, description="size of a space's history of what was replaced and deleted"
+        64 * 1024 * 1024,
+        ge=0,
+        le=1 << 50,
+        description="size of a space's history: what was replaced and deleted",
     )
-    history_age_max: HistoryAge = Field("30d", validate_default=True, description="age of what is in it")
+    history_age_max: HistoryAge = Field(
+        "30d", validate_default=True, description="how old what is in the history may get"
+    )
     value_cache_bytes: int = Field(
-        CACHE_BYTES_MAX, ge=0, le=1 << 50, description="memory for values that were read from disk or written lately"
+        CACHE_BYTES_MAX,
+        ge=0,
+        le=1 << 50,
+        description="memory for values over 512 bytes that were written or read lately; others are read from disk",
     )
     blob_bytes_max: int = Field(BLOB_BYTES_MAX, ge=1, le=1 << 50, description="size of a blob that is put here")
     voters: Strings = Field(
         [],
-        description="ids of the nodes that vote on claims by quorum, the same list on every host; it is never changed",
+        description="ids of the nodes that vote on claims by quorum, the same list on every host, never changed",
     )
     metrics_listen: str = Field(
-        "", description="HOST:PORT on loopback that serves /metrics for Prometheus; empty: none"
+        "",
+        description="`HOST:PORT` on a loopback address that answers Prometheus; see "
+        "[Prometheus](metrics.md#prometheus). Empty: none",
     )
     metrics_spaces: Literal["open", "all", "none"] = Field(
-        "open", description="which spaces /metrics names: open to the socket's group, all, or none"
+        "open",
+        description="which spaces [that names](metrics.md#prometheus): `open`, those that the socket's group may read; "
+        "`all`; `none`",
     )
-    agents_max: int = Field(
-        4096,
-        ge=1,
-        le=1_000_000,
-        description="how many agents may be attached at once; one user gets three times as many as are free",
-    )
+    agents_max: int = Field(4096, ge=1, le=1_000_000, description="how many agents may be attached at once")
     agent_requests_per_s_max: int = Field(
-        100_000, ge=1, le=1 << 50, description="requests a second of one agent, over all its connections"
+        100_000,
+        ge=1,
+        le=1 << 50,
+        description="requests a second of one agent, over all its connections. See [quotas](../how-to/rights.md#quotas)"
+        ", as for the next three",
     )
     agent_bytes_per_s_max: int = Field(
-        256 * 1024 * 1024, ge=1, le=1 << 50, description="bytes of writes a second of one agent"
+        256 * 1024 * 1024, ge=1, le=1 << 50, description="bytes of requests that write, a second"
     )
     agent_watches_max: int = Field(10_000, ge=1, le=1 << 50, description="watches and resolvers of one agent")
     agent_connections_max: int = Field(1024, ge=1, le=1 << 50, description="connections of one agent")
     full_mesh_nodes_max: int = Field(
-        16, ge=2, le=1000, description="up to so many members, each is connected to all others"
+        16,
+        ge=2,
+        le=1000,
+        description="up to so many members of the [cluster](../how-to/cluster.md#large-clusters), each dials all "
+        "others; of more it dials a few",
     )
     peers_max: int = Field(256, ge=1, le=100_000, description="how many peer connections may be open at once")
 
