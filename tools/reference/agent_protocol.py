@@ -1,8 +1,6 @@
 """The tables of the agent protocol, from :mod:`crdtsync.wire.requests` and :mod:`crdtsync.wire.features`.
 
-A row names a request, what its sender needs and its own arguments; what it does and answers is by hand, in the last
-cell. For example, after ``./dev docs --write`` a new argument of ``scan`` shows in the row of ``scan``, where somebody
-has to say what it does. A request that the page does not explain yet has an empty cell, and a test refuses that.
+Their heads and the other words of the page are by hand.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from crdtsync.wire.features import FEATURES
 from crdtsync.wire.requests import ARGUMENTS, READ_ARGUMENTS, REQUESTS, WRITE_ARGUMENTS, Form, On, Request, Right
 from tools.reference import ROOT, page
-from tools.reference.markdown import last_cells, table, with_table
+from tools.reference.markdown import inline, table, with_table
 
 PAGE = ROOT / "docs/reference/agent-protocol.md"
 COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS}
@@ -27,11 +25,10 @@ def agent_protocol() -> str:
     """The page as it should be."""
     text = with_table(PAGE.read_text(encoding="utf-8"), _features())
     for form, head in HEADS.items():
-        words = last_cells(text, table(head, ()).partition("\n")[0])
-        requests = {name: request for name, request in REQUESTS.items() if request.form is form}
         rows = [
-            (f"`{name}`", _needs(request), _arguments(request), words.get(f"`{name}`", ""))
-            for name, request in requests.items()
+            (f"`{name}`", _needs(request), _arguments(request), inline(request.meaning))
+            for name, request in REQUESTS.items()
+            if request.form is form
         ]
         text = with_table(text, table(head, rows))
     return text

@@ -8,7 +8,6 @@ example, ``See :mod:`crdtsync.wire.peer`. It is small.`` becomes two lines, the 
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -40,15 +39,6 @@ def with_table(text: str, made: str) -> str:
     first = lines.index(head)
     end = next((at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines))
     return "\n".join([*lines[:first], made, *lines[end:]]) + "\n"
-
-
-def last_cells(text: str, head: str = "") -> dict[str, str]:
-    """What the last column of a page's tables says, or of the one with this head, by the first cell of the row."""
-    lines = text.splitlines()
-    if head:
-        lines = [*itertools.takewhile(lambda line: line.startswith("|"), lines[lines.index(head) :])]
-    rows = [re.split(r"(?<!\\)\|", line) for line in lines if line.startswith("| ")]
-    return {row[1].strip(): row[-2].strip().replace("\\|", "|") for row in rows}
 
 
 def inline(text: str) -> str:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from crdtsync.wire.requests import REQUESTS, WITHOUT_NEED
-from tools.reference import agent_protocol
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/agent-protocol.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", PAGE, re.MULTILINE)
@@ -17,13 +14,6 @@ ROWS = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", PAGE, re.
 def test_the_page_says_of_every_request_and_of_no_other_what_it_answers():
     assert {name for name, *_ in ROWS} == set(REQUESTS)
     assert [name for name, _, _, said in ROWS if not said.strip()] == []
-
-
-def test_a_request_that_is_new_gets_a_row_with_its_arguments(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(agent_protocol, "REQUESTS", {**REQUESTS, "peek": REQUESTS["fields"]})
-    made = agent_protocol.agent_protocol()
-    assert "\n| `peek` | read on its key | `key`, `at`, `limit`, `start` |  |\n" in made
-    assert made.replace("| `peek` | read on its key | `key`, `at`, `limit`, `start` |  |\n", "") == PAGE
 
 
 def test_the_page_says_which_requests_do_not_take_need():
