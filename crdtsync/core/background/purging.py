@@ -5,7 +5,7 @@ vector stand in many places. Each is gone through in slices, in this order:
 
 1. *live*: the purge removed what its author's node held, but of many keys only the first; that node removes the rest
    by further changes, and the others wait for these. Edits of a purged text that came at the same time stand on what is
-   to go: whichever node meets them removes them too.
+   to go: whichever node meets them removes them too. Uploads that nobody has finished follow.
 2. *history*: rows of what is dead go, and history says of these keys that it is not complete.
 3. *log*: changes stay, since the hashes of others build on them and hosts that catch up want them whole; but of each
    purged value only its hash stays, which :mod:`crdtsync.wire.change` has a place for.
@@ -20,16 +20,18 @@ ends the process before that has it begin again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot
+from crdtsync.core.crdt.uploads import removal
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import without_replaced
 from crdtsync.core.replica.purges import Purge, matching, outcome_of
 from crdtsync.core.storage.rows import DeadPlace, DocumentDrop, HistoryDrop, Redaction, purge_done_name
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.errors import InvalidEncoding
-from crdtsync.wire.blobs import subject_of
+from crdtsync.wire.blobs import BLOB_PREFIX, subject_of, upload_of
 from crdtsync.wire.change import Change, Op, redacted
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
@@ -72,8 +74,13 @@ class Work:
         self._began_s = node.now_s
         self._key = ""
         self._is_waiting = False
-        self._spaces = [*replica.checkpoints.recalled_numbers(), replica.id]
-        self._place = DeadPlace(purge.pattern.prefix, b"", 0)
+        prefix = purge.pattern.prefix
+        self._dead = [
+            (space, dead_under)
+            for space in (*replica.checkpoints.recalled_numbers(), replica.id)
+            for dead_under in ([BLOB_PREFIX + prefix, prefix] if prefix else [prefix])
+        ]
+        self._place = DeadPlace(prefix, b"", 0)
         self._position = 0
         self._reply = 0
         self._documents: dict[Dot, None] = {}
@@ -82,6 +89,10 @@ class Work:
 
     def _is_meant(self, key: str) -> bool:
         return self.purge.pattern.matches(subject_of(key))
+
+    def _is_gone(self, key: str) -> bool:
+        """Parts of an upload that still live are not: an entry that this purge does not reach may show them."""
+        return self._is_meant(key) and not (upload_of(key) and self._replica.entries.held(key))
 
     # -- the slices, each of which returns how long to wait for the next, or None at the end ------------------------
 
@@ -118,6 +129,28 @@ class Work:
             self._key, self._is_waiting = "", False
             return WAIT_S
         else:
+            self._key, self.step = "", self._remove_uploads
+        return SLICE_INTERVAL_S
+
+    def _remove_uploads(self) -> float | None:
+        """Parts that no entry shows, by the node that wrote them alone: elsewhere the entry may be on its way."""
+        replica, node, entries = self._replica, self._node, self._replica.entries
+        prefix = BLOB_PREFIX + self.purge.pattern.prefix
+        keys = [*islice(entries.keys(prefix, self._key, hidden=True), SLICE_KEYS)]
+        for key in keys:
+            self._key = key
+            parts, (blob, upload) = entries.held(key), upload_of(key) or ("", "")
+            is_covered = self._is_meant(key) and any(self.purge.covers(part.dot) for part in parts)
+            if not is_covered or upload in replica.uploads.named(entries.held(blob)):
+                continue
+            if all(replica.is_own(part.writer) for part in parts):
+                node.applied(replica, [replica.commit([removal(key, parts)], OWN_AGENT, None, node.now_ms)])
+                return SLICE_INTERVAL_S
+            self._is_waiting |= node.now_s - self._began_s <= TAKEOVER_S
+        if len(keys) < SLICE_KEYS and self._is_waiting:
+            self._key, self._is_waiting = "", False
+            return WAIT_S
+        if len(keys) < SLICE_KEYS:
             self.step = self._drop_history
         return SLICE_INTERVAL_S
 
@@ -125,13 +158,13 @@ class Work:
         replica = self._replica
         if replica.pins and self._node.now_s - self._began_s < TRANSFER_S_MAX:
             return WAIT_S  # a snapshot on its way reads what it gives from disk
-        space = self._spaces[-1]
+        space, prefix = self._dead[-1]
         rows = self._node.storage.scan_dead(space, self._place, is_lost=False, rows_max=SLICE_ROWS)
         gone: list[int] = []
         is_over = len(rows) < SLICE_ROWS
         size_bytes = 0
         for row in rows:
-            if not row.key.startswith(self.purge.pattern.prefix):
+            if not row.key.startswith(prefix):
                 is_over = True
                 break
             size_bytes += row.size_bytes
@@ -149,9 +182,9 @@ class Work:
                 replica.past.cut_pattern(self.purge.pattern.text, replica.vector, self._node.now_ms)
             self.values += len(gone)
             self._node.ledger.batch.history_drops.append(HistoryDrop(space, tuple(gone), (), is_purge=True))
-        if is_over and len(self._spaces) > 1:
-            self._spaces.pop()
-            self._place = DeadPlace(self.purge.pattern.prefix, b"", 0)
+        if is_over and len(self._dead) > 1:
+            self._dead.pop()
+            self._place = DeadPlace(self._dead[-1][1], b"", 0)
         elif is_over:
             self._retention.recount(replica)
             replica.past.forget(self._is_meant, self.purge.covers)
@@ -166,7 +199,7 @@ class Work:
             if row.seq > self.purge.vector.get(row.writer, 0) or self._literal not in row.body:
                 continue
             change = replica.codec.decode(row.body)
-            body = redacted(change, self._is_meant)
+            body = redacted(change, self._is_gone)
             if body is not None:
                 self.changes += 1
                 self._node.ledger.batch.redactions.append(Redaction(replica.id, row.position, body))

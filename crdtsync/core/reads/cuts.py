@@ -91,8 +91,15 @@ def check_told(replica: Replica, cut: Cut, key: str | None = None, prefix: str =
 
     :raises TooOld: it lies below a floor.
     """
-    if not is_told(replica, cut, key, prefix):
+    if is_told(replica, cut, key, prefix):
+        return
+    if cut.kept is None and not covers(cut.vector, replica.past.floor):
         raise too_old(replica, "this point")
+    whose, how = ("this key", "") if key is not None else ("some of these keys", ", or a prefix beside them")
+    raise TooOld(
+        f"space {replica.name}: of {whose} less is kept than that, by a purge or a schema: take a later point{how}",
+        since=max((since_ms for _, since_ms in replica.past.floors(key, prefix)), default=0),
+    )
 
 
 def too_old(replica: Replica, what: str) -> TooOld:

@@ -192,7 +192,7 @@ def _compared(draft: SpaceDraft, past: Past, key: str) -> tuple[_Compared | None
 def _ops(draft: SpaceDraft, past: Past, key: str, found: _Compared) -> list[Op]:
     """The operations that turn the present entries into the past ones; none if they say the same."""
     if not past.is_known(key):
-        raise InvalidRequest("its schema keeps less history than that")
+        raise InvalidRequest("less of it is kept than that, by a purge or its schema")
     if past.right_on(key) < Right.WRITE:
         raise InvalidRequest("who restores may not write it")
     if past.undoes is not None:

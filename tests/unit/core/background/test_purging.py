@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
+from tests.simulator.cuts import patiently, put_blob, shown
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 SECRET = "the-launch-code-is-4711"
@@ -289,3 +291,81 @@ def test_a_reply_that_is_kept_for_a_retry_tells_nothing_of_it(fleet: Fleet) -> N
 def test_what_is_no_pattern_is_refused(fleet: Fleet, pattern: object) -> None:
     with pytest.raises(Refusal):
         fleet["a"].agent().do("purge", pattern=pattern)
+
+
+def write_what_a_checkpoint_holds(machine: Host) -> None:
+    """Secrets in keys of every kind, a checkpoint, and afterwards the deletion of half of them."""
+    ann = machine.agent()
+    write_secrets(machine)
+    for n, name in enumerate(("gone", "stays")):
+        put_blob(ann, f"notes/{name}", SECRET.encode(), f"{n:024x}")
+    ann.set("kept", "before")
+    ann.do("checkpoint_set", name="before")
+    for key in ("notes/gone", "notes/set", "notes/a"):
+        ann.delete(key)
+    ann.do("trim", key="notes/log", keep=0)
+    ann.set("kept", "after")
+
+
+def test_what_a_checkpoint_holds_goes_on_every_host_too(fleet: Fleet) -> None:
+    a = fleet["a"]
+    fleet.link("a", "b")
+    write_what_a_checkpoint_holds(a)
+    a.agent().do("blob_write", key="notes/unfinished", upload="f" * 24, part=0, value=SECRET.encode())
+    settle(fleet)
+    a.agent().do("purge", pattern="notes/**")
+    settle(fleet)
+    check_gone(fleet, "a", "b")
+    for machine in (a, fleet["b"]):
+        agent, at = machine.agent(), "checkpoint:before"
+        assert unpack(patiently(agent, "get", key="kept", at=at)["value"]) == "before"
+        with pytest.raises(Refusal, match="of this key less is kept than that, by a purge"):
+            patiently(agent, "get", key="notes/a", at=at)
+        with pytest.raises(Refusal, match="or a prefix beside them"):
+            shown(agent, at)
+        assert [item["key"] for item in shown(agent, at, prefix="k")] == ["kept"]
+        with pytest.raises(Refusal, match="too_old"):
+            agent.ask("blob_read", key="notes/gone", upload=f"{0:024x}", part=0)
+
+
+def test_what_was_recalled_of_a_checkpoint_goes_too() -> None:
+    with fleet_of("a", "b", linked=True, caps=Caps(log_bytes_max=4000, history_bytes_max=1 << 40)) as fleet:
+        a = fleet["a"]
+        write_what_a_checkpoint_holds(a)
+        for n in range(100):
+            a.agent().set("churn", n)
+        fleet.run(20, 1)
+        fleet.add("c")
+        fleet.link("a", "c")
+        fleet.run(30, 0.5)
+        settle(fleet)
+        c = fleet["c"]
+        assert c.replica.floor
+        assert c.agent().ask("checkpoints")["items"][0]["whole"]
+        assert found_in(c)
+        a.agent().do("purge", pattern="notes/**")
+        fleet.run(60, 1)  # a waits for the end of its snapshot
+        settle(fleet)
+        check_gone(fleet, "a", "b", "c")
+
+
+def test_a_blob_that_is_finished_at_the_same_time_stays_whole(fleet: Fleet) -> None:
+    a, b = fleet["a"], fleet["b"]
+    wire = fleet.link("a", "b")
+    put_blob(b.agent(), "notes/blob", b"old", f"{1:024x}")
+    b.agent().do("blob_write", key="notes/blob", upload=f"{2:024x}", part=0, value=b"new")
+    settle(fleet)
+    wire.close("away")
+    digest = sha256(b"new").hexdigest()
+    b.agent().do("blob_set", key="notes/blob", size=3, sha256=digest, media_type=None, upload=f"{2:024x}")
+    a.agent().do("purge", pattern="notes/**")
+    fleet.run(purging.TAKEOVER_S + 5, 0.1)
+    settle(fleet)
+    assert purges(a)[0]["done"]
+    fleet.link("a", "c")
+    settle(fleet)
+    fleet.link("b", "c")
+    fleet.link("a", "b")
+    settle(fleet)
+    for machine in fleet.machines.values():
+        assert machine.agent().ask("blob_read", key="notes/blob", upload=f"{2:024x}", part=0)["value"] == b"new"

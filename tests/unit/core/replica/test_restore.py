@@ -287,7 +287,7 @@ def test_keys_with_less_history_are_left_alone_and_told(node):
     ann.set("plan", 2)
     node.fleet.run(5)
     (answer,) = restore(ann)
-    assert answer["left"] == [["beat/a", "its schema keeps less history than that"]]
+    assert answer["left"] == [["beat/a", "less of it is kept than that, by a purge or its schema"]]
     assert (ann.get("beat/a"), ann.get("plan")) == (2, 1)
 
 
