@@ -20,7 +20,8 @@ from crdtsync.context.view.items import items_of, shortened, text_of
 from crdtsync.context.view.render import Shown, block
 from crdtsync.visible import readable
 
-_SHORT_CHARS = 1_000  # of a value that nobody asked for by its key
+SHORT_CHARS = 1_000
+"""Characters of a value in an answer of `history` and `wait_for_change`; `read` gives more."""
 
 
 class WrittenShown(TypedDict):
@@ -121,7 +122,7 @@ def moment(time: datetime | None) -> str | None:
 def short(value: Any) -> Any:  # any value of a key
     """``value`` as data if it is small, else how it begins."""
     text = text_of(value)
-    return value if len(text) <= _SHORT_CHARS else f"{text[:_SHORT_CHARS]}… ({len(text):,} characters)"
+    return value if len(text) <= SHORT_CHARS else f"{text[:SHORT_CHARS]}… ({len(text):,} characters)"
 
 
 def plain(value: Any) -> Any:  # any value of a key

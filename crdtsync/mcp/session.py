@@ -24,11 +24,14 @@ from crdtsync.visible import readable
 
 SESSION_HEADER = "mcp-session-id"
 _OF_PYTHON = " (Client.put_blob, crdtsync blob put)"  # what the sentences of client and daemon name, and no tool has
-_SESSIONS_MAX = 1_000  # the one that began first is forgotten, with what it has read
-_NAMES_MAX = 64  # each has a connection to the daemon
-_VIEWS_MAX = 8  # sessions whose views are kept, at most 16 MiB of text each
+SESSIONS_MAX = 1_000
+"""Sessions over HTTP; with more, the one that began first is forgotten, with what it has read."""
+NAMES_MAX = 64
+"""Agents of a server over HTTP: each has a connection to the daemon."""
+VIEWS_MAX = 8
+"""Sessions whose views are kept, at most 16 MiB of text each."""
 ALONE_S = 900
-"""So long a caller whose end nobody notices has what it has taken."""
+"""So long an agent over HTTP has a claim or task in hand, since nobody tells that it has gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Callers:
     _sessions: dict[tuple[str, str], AsyncSession] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._views = lru_cache(_VIEWS_MAX)(AsyncViews)
+        self._views = lru_cache(VIEWS_MAX)(AsyncViews)
 
     def of(self, context: Context[Any, Any]) -> AsyncSession:
         """The session of the client that called; it remembers what that client has read, and nobody else."""
@@ -79,13 +82,13 @@ class Callers:
         session = self._sessions.get((caller, name))
         if session is None:
             if name not in self._clients:
-                if len(self._clients) >= _NAMES_MAX:
-                    message = f"{_NAMES_MAX} agents use this server already: start another, or give it --agent"
+                if len(self._clients) >= NAMES_MAX:
+                    message = f"{NAMES_MAX} agents use this server already: start another, or give it --agent"
                     raise CrdtSyncError(message)
                 self._clients[name] = AsyncClient(
                     self.options.socket, self.options.space, name, agent_key=self.options.agent_key
                 )
-            if len(self._sessions) >= _SESSIONS_MAX:
+            if len(self._sessions) >= SESSIONS_MAX:
                 del self._sessions[next(iter(self._sessions))]
             session = self._sessions[caller, name] = self._clients[name].session()
         return session

@@ -43,7 +43,8 @@ KEY = "crdtsync://key/{+key}"
 VIEW = "crdtsync://view/{name}"
 SESSION = "crdtsync://session/{id}"
 STATE = "crdtsync://state"
-_SUBSCRIPTIONS_MAX = 1_000  # of older clients; the SDK bounds those of newer ones
+SUBSCRIPTIONS_MAX = 1_000
+"""Subscriptions of older clients; the SDK bounds those of newer ones."""
 _AS_IT_IS = "/:?#[]@!$&'()*+,;="  # in an URI, by RFC 6570
 
 _log = logging.getLogger(__name__)
@@ -139,8 +140,8 @@ def offer(server: MCPServer, bus: Bus) -> None:
 
     async def subscribe(ctx: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
         name, asked = _caller(ctx, params.uri), unquote(params.uri)
-        if len(subscribed) >= _SUBSCRIPTIONS_MAX:
-            raise ResourceError(f"{_SUBSCRIPTIONS_MAX:,} resources are subscribed to already: unsubscribe from some")
+        if len(subscribed) >= SUBSCRIPTIONS_MAX:
+            raise ResourceError(f"{SUBSCRIPTIONS_MAX:,} resources are subscribed to already: unsubscribe from some")
         await bus.start()
 
         def deliver(event: ServerEvent) -> None:

@@ -20,7 +20,8 @@ from crdtsync.mcp.answers import answer
 from crdtsync.mcp.session import ALONE_S, Callers
 from crdtsync.mcp.tools.table import Tool
 
-_CLAIMS_MAX = 100
+CLAIMS_MAX = 100
+"""Claims of all agents of one server."""
 
 
 class Claimed(TypedDict):
@@ -51,8 +52,8 @@ def tools(sessions: Callers) -> list[Tool]:
             return answer(f"You hold {key} already.", {"held": True, "by": session.agent})
         for lost in [one for one, lease in leases.items() if not lease.is_held]:
             del leases[lost]
-        if len(leases) >= _CLAIMS_MAX:
-            raise InvalidRequest(f"{_CLAIMS_MAX} claims are held by agents of this server: release some first")
+        if len(leases) >= CLAIMS_MAX:
+            raise InvalidRequest(f"{CLAIMS_MAX} claims are held by agents of this server: release some first")
         try:
             stays = sessions.ends_with_server(ctx)
             leases[place] = await session.claim(key, ttl=60 if stays else ALONE_S, keep=stays).acquire()

@@ -15,9 +15,13 @@ from crdtsync.mcp.answers import answer, moment, short
 from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
-Wait = Annotated[float, Field(ge=0, le=600)]
-_PROGRESS_S = 5.0  # clients take a call for lost that says nothing for long
-_EVENTS_MAX = 50
+WAIT_S_MAX = 600
+"""That one call may wait."""
+Wait = Annotated[float, Field(ge=0, le=WAIT_S_MAX)]
+PROGRESS_S = 5.0
+"""Between two reports of progress: clients take a call for lost that says nothing for long."""
+EVENTS_MAX = 50
+"""Changes that one answer of `wait_for_change` tells."""
 _TOGETHER_S = 0.05  # what comes so soon after the first change is told with it
 
 
@@ -53,9 +57,7 @@ async def awaited(ctx: Context, what: set[asyncio.Future[Any]], timeout_s: float
     start = loop.time()
     while True:
         left = start + timeout_s - loop.time()
-        done, _ = await asyncio.wait(
-            what, timeout=max(0.0, min(left, _PROGRESS_S)), return_when=asyncio.FIRST_COMPLETED
-        )
+        done, _ = await asyncio.wait(what, timeout=max(0.0, min(left, PROGRESS_S)), return_when=asyncio.FIRST_COMPLETED)
         if done or left <= 0:
             return bool(done)
         await ctx.report_progress(loop.time() - start, timeout_s, why)
@@ -70,7 +72,7 @@ async def _waited(
         following = asyncio.ensure_future(anext(events))
         try:
             wait_s, why = timeout_s, f"waiting for {prefix or 'any key'}"
-            while len(changes) < _EVENTS_MAX and await awaited(ctx, {following}, wait_s, why):
+            while len(changes) < EVENTS_MAX and await awaited(ctx, {following}, wait_s, why):
                 event = following.result()
                 changes += [_told(one) for one in event.events or [event] if one.key is not None]
                 token = event.token or token

@@ -16,8 +16,11 @@ from crdtsync.mcp.answers import Hits, KeyList, Shortened, answer, moment, short
 from crdtsync.mcp.session import Callers
 from crdtsync.mcp.tools.table import Tool
 
-_CONFLICTS_MAX = 50
-Budget = Annotated[int, Field(ge=50, le=100_000)]
+CONFLICTS_MAX = 50
+"""Keys in an answer of `conflicts`."""
+BUDGET_TOKENS_MAX = 100_000
+"""Tokens of an answer of `read`, `view` and `conflicts`, whose `budget_tokens` is 2,000 or 4,000 by default."""
+Budget = Annotated[int, Field(ge=50, le=BUDGET_TOKENS_MAX)]
 Prefixes = Annotated[tuple[str, ...], Field(description='Beginnings of keys, such as ["plan/"]; none: all.')]
 At = Annotated[str, Field(description="A checkpoint's name, a token, or a time such as 2026-11-20T10:00Z.")]
 
@@ -123,8 +126,8 @@ def tools(sessions: Callers) -> list[Tool]:
         ctx: Context, prefix: str = "", budget_tokens: Budget = 2_000
     ) -> Annotated[CallToolResult, Shortened]:
         """Show entries whose authors wrote at the same time, with all their values; settle them with resolve."""
-        entries = await sessions.of(ctx).conflicts(prefix, limit=_CONFLICTS_MAX + 1)
-        text, data = within(entries[:_CONFLICTS_MAX], budget_tokens, model)
-        return answer((text or "no conflicts") + ("\n… and more" if entries[_CONFLICTS_MAX:] else ""), data)
+        entries = await sessions.of(ctx).conflicts(prefix, limit=CONFLICTS_MAX + 1)
+        text, data = within(entries[:CONFLICTS_MAX], budget_tokens, model)
+        return answer((text or "no conflicts") + ("\n… and more" if entries[CONFLICTS_MAX:] else ""), data)
 
     return [Tool(one) for one in (view, search, read, list_keys, history, conflicts)]

@@ -24,7 +24,8 @@ from crdtsync.mcp.session import ALONE_S, Callers
 from crdtsync.mcp.tools.following import Wait, awaited
 from crdtsync.mcp.tools.table import Tool
 
-_IN_HAND_MAX = 100
+IN_HAND_MAX = 100
+"""Tasks in hand, of all agents of one server."""
 _LOOK_S = 1.0  # what a worker may need to find a task that is there
 _BUDGET_TOKENS = 4_000
 
@@ -90,8 +91,8 @@ class _Hands:
         self, ctx: Context, session: AsyncSession, prefix: str, timeout_s: float, longest_s: float | None
     ) -> AsyncJob | None:
         """The next task; None if none is open within this time."""
-        if len(self._taken) >= _IN_HAND_MAX:
-            raise InvalidRequest(f"{_IN_HAND_MAX} tasks are in hand: finish some first")
+        if len(self._taken) >= IN_HAND_MAX:
+            raise InvalidRequest(f"{IN_HAND_MAX} tasks are in hand: finish some first")
         loop = asyncio.get_running_loop()
         taken: asyncio.Future[AsyncJob] = loop.create_future()
 
