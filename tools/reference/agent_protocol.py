@@ -1,14 +1,23 @@
-"""The tables of the agent protocol, from :mod:`crdtsync.wire.requests` and :mod:`crdtsync.wire.features`.
+"""The agent protocol: its tables from :mod:`crdtsync.wire.requests` and :mod:`crdtsync.wire.features`.
 
-Their heads and the other words of the page are by hand.
+The sections on long answers are docstrings of the code that makes these answers. The page's other words are by hand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from crdtsyncd.backup.backup import Backups
+
+from crdtsync.core.diagnostics import explain_reasons
+from crdtsync.core.diagnostics.explain import explain
+from crdtsync.core.kinds.values import describe_key
+from crdtsync.core.reads import key_history, listing
+from crdtsync.core.watch import events, state_watch
 from crdtsync.wire.features import FEATURES
 from crdtsync.wire.requests import ARGUMENTS, READ_ARGUMENTS, REQUESTS, WRITE_ARGUMENTS, Form, On, Request, Right
 from tools.reference import ROOT, page
-from tools.reference.markdown import inline, table, with_table
+from tools.reference.markdown import docstring, inline, prose, table, with_section, with_table
 
 PAGE = ROOT / "docs/reference/agent-protocol.md"
 COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS}
@@ -18,6 +27,19 @@ HEADS = {
     Form.STANDING: ("standing request", "needs", "arguments", "does"),
     Form.NODE: ("request of the node", "needs", "arguments", "answers"),
 }
+
+SECTIONS: Mapping[str, Sequence[object]] = {
+    "### Entries": (describe_key,),
+    "### Scan": (listing.scan,),
+    "### History": (key_history.history_of_key, key_history.describe_past),
+    "### Watch": (events,),
+    "### State watches": (state_watch,),
+    "### Explain": (explain, explain_reasons),
+    "### Backups": (Backups,),
+}
+"""The sections that say more of an answer: each is what the docstrings of the code that makes it say after their first
+paragraphs.
+"""
 
 
 @page("docs/reference/agent-protocol.md", is_marked=False)
@@ -31,6 +53,9 @@ def agent_protocol() -> str:
             if request.form is form
         ]
         text = with_table(text, table(head, rows))
+    for heading, things in SECTIONS.items():
+        told = [prose(docstring(thing).partition("\n\n")[2]) for thing in things]
+        text = with_section(text, heading, "\n\n".join(told))
     return text
 
 

@@ -41,6 +41,15 @@ def with_table(text: str, made: str) -> str:
     return "\n".join([*lines[:first], made, *lines[end:]]) + "\n"
 
 
+def with_section(text: str, heading: str, made: str) -> str:
+    """A page with all that is between a heading and the next one made anew."""
+    lines = text.splitlines()
+    first = lines.index(heading) + 1
+    end = next((at for at in range(first, len(lines)) if lines[at].startswith("#")), len(lines))
+    rest = ["", *lines[end:]] if end < len(lines) else []
+    return "\n".join([*lines[:first], "", made.strip(), *rest]) + "\n"
+
+
 def inline(text: str) -> str:
     """A piece of a docstring, on one line."""
     return _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", " ".join(text.split())))

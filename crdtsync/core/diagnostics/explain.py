@@ -40,6 +40,18 @@ REASONS_MAX = 12
 def explain(node: NodeParts, agent: Agent, space: str, key: object) -> Item:
     """All that this node can say about a key. Reading it does not count as reading the key.
 
+    - ``space, key, node``: what was asked for, and who answers.
+    - ``state``: ``present``; ``conflict``; ``expired``, ``deleted``, ``trimmed``; ``never``: no write of it has come
+      here; ``elsewhere``: other nodes hold the space; ``no_space``: nobody does.
+    - ``summary``: the same as a sentence.
+    - ``policy``: null, or ``{"name", "pattern", "why"}``.
+    - ``values``, ``values_total``: the first 6 values, as siblings, with ``first``, ``writer``, ``seq``, ``expires``,
+      ``came`` (``made_here``, ``change``, ``snapshot``, ``earlier``), ``over`` (a peer, or null), ``received``,
+      ``held_by`` and ``not_held_by``.
+    - ``removed``: null, or ``{"written": {"agent", "node", "time"}, "dot", "expires", "by"}`` of the value that was
+      there last.
+    - ``reasons``: what may be missing or wrong, the surest first, at most 12: ``{"code", "message", …}``.
+
     :raises InvalidRequest: not a key.
     """
     fault = key_fault(key)

@@ -1,5 +1,20 @@
 """Reasons why a key may lack something on this node: what waits, who is ahead, cut off or silent, and what was not
 sent.
+
+[Troubleshoot](../how-to/troubleshoot.md#something-is-missing) says what the codes of reasons mean. These need more, or
+have fields beside ``message``:
+
+- ``gap``, ``dependency``: a change of this key is here and waits: for an earlier one of its writer, or for one that its
+  author had seen. ``change``, ``waits_for`` (``writer, seq, node``), ``came``, ``over``, ``received``.
+- ``lag``: ``changes``.
+- ``cut``, ``silent``: ``nodes``.
+- ``quarantine``: ``alarm``.
+- ``snapshot``: the state of a peer is on its way.
+- ``alone``: this node knows of no other.
+- ``unconfirmed``: nodes have not confirmed the newest value.
+- ``space_elsewhere``: this node does not hold the space.
+
+Any other code is that of an [alarm](alarms.md).
 """
 
 from __future__ import annotations

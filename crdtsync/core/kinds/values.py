@@ -184,7 +184,14 @@ def describe_key(
     node_of: Callable[[Writer], str],
     read: ReadValue = packed_value,
 ) -> dict[str, Any] | None:
-    """The entry of a key: the winner with its siblings and a version that covers all of them. None: absent."""
+    """The entry of a key, as agents see it; None: the key is absent.
+
+    An *entry* is ``{"key", "kind", "value", "version", "dot", "agent", "node", "time", "confidence", "meta", "ttl",
+    "policy", "siblings"}``. ``value`` is the winner, and ``version`` covers all values of the key. ``siblings`` lists
+    the others in the same form, without ``key``, ``version``, ``policy`` and ``siblings``, in the order of the policy.
+    A losing value of a map's field is a sibling with that ``field``. If there are siblings, all of them say what their
+    author had seen (``seen``, and ``blind`` or ``seen_all``), as in [history](#history).
+    """
     groups = siblings(space.entries, live)
     if not groups:
         return None

@@ -42,8 +42,15 @@ _REASONS = {reason.value: reason.name.lower() for reason in RemovalReason}
 
 
 def history_of_key(reader: Reader, key: str, before: Order | None, limit: int, *, is_lost: bool) -> Item:
-    """One page: the newest values of ``key`` before a place, ``limit`` at most; edits of a text by one author count as
-    one.
+    """One page of a key's history.
+
+    ``history`` of a ``key`` answers ``{"items", "before", "complete", "since", "token"}``: the values that were written
+    to it, the newest first. ``before`` is where the next page begins, or null; a page has at most 500 values. With
+    ``lost`` it tells only values that were lost. ``complete`` and ``since`` say how far
+    [history](../explanation/consistency.md#history) reaches back.
+
+    With ``prefix`` it answers the newest ``limit`` values of all those keys at once, and ``more``. Values beyond 4 MiB
+    are null, with ``"cut": true``. A connection may have 8 such requests under way.
     """
     rows = islice(rows_of_key(reader, key, before, is_lost=is_lost), HISTORY_ROWS_MAX + 1)
     items: list[Item] = []
@@ -129,7 +136,25 @@ def _dead(read: Callable[..., Sequence[PastRow]], before: Order | None) -> Itera
 
 
 def describe_past(reader: Reader, row: PastRow, *, is_cut: bool = False) -> Item:
-    """One value as agents see it; ``is_cut``: it is too much to be read."""
+    """One value as agents see it; ``is_cut``: it is too much to be read.
+
+    A value has these fields:
+
+    - ``key, kind, value, dot, agent, node, time, confidence, meta, ttl``: as of an entry. Of a map the value is one
+      ``field``, of a set or log one element, of a counter what the author's node had counted. It is null for a reset
+      and for edits of a text.
+    - ``op``: ``set, merge, add, append, incr, reset, text, compact`` or ``resolve``.
+    - ``token``: names the write, with all that its node had applied before.
+    - ``seen``: the dots that it replaced and its author had read (of a counter, set or text: its node held); null: not
+      known here.
+    - ``blind``: the dots that it replaced unread; ``seen`` is then empty.
+    - ``seen_all``: a token in place of too many dots.
+    - ``fate``: as [``history``](command-line.md#history) shows it; null: not known here.
+    - ``removed_by``: null, or ``{"op", "dot", "agent", "node", "time"}`` of the write that removed it; of several, the
+      first that this node applied.
+    - ``document, edits, began``: of a text: how many edits by one author are told as one value, the first at ``began``.
+      ``dot``, ``token`` and ``time`` are the last one's, ``seen`` is the first one's.
+    """
     replica, entry = reader.replica, row.entry
     if row.position and not entry.is_on_disk:
         replica.values.doubt(entry)

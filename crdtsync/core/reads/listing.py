@@ -89,7 +89,24 @@ class ListingPage:
 
 
 def scan(reader: Reader, args: Arguments) -> object:
-    """The request ``scan``."""
+    """The request ``scan``: a page of keys.
+
+    ``scan`` answers ``{"items": [[key, kind, value or null, version, siblings], …], "more", "token"}`` for keys that
+    begin with ``prefix``. One page is one moment. Reserved keys, which begin with ``_``, come only if the prefix begins
+    so.
+
+    - ``start``: only keys after it; with ``reverse`` only keys before it. The next page's ``start`` is ``next`` if the
+      answer has that, else the last key.
+    - ``limit``: at most 1,000.
+    - ``values``: with values; the page then also ends after 32 texts that were not in memory. Logs, sets and maps over
+      64 KiB or 1,000 entries, texts over 64 KiB, and all that ``get`` would refuse come as null: read them one by one.
+    - ``entries``: each item is an entry; the page then also ends after about 500 values.
+    - ``conflicts``: only keys with siblings.
+    - ``reverse``: from the last key to the first.
+    - ``delimiter``: keys that have it after the prefix are not shown; their beginnings up to it are in ``prefixes``,
+      each once, and count for ``limit``.
+    - ``where_meta``: the bin of a map: only keys whose ``meta`` has these fields. A page may be empty.
+    """
     place, start = _place(args), _string(args, "start")
     delimiter = _string(args, "delimiter")
     wanted = WantedMeta(args["where_meta"]) if args.get("where_meta") is not None else None

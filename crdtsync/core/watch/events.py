@@ -1,6 +1,41 @@
 """Events for watchers: those of a change as it is applied, from the log alone, and of a key's newest state.
 
-Adjacent operations of one change that an agent asked for as one (the fields of a merge) are one event.
+An event is ``{"event", "key", "kind", "value", "op", "version", "dot", "token", "agent", "node", "time"}``; ``dot``
+names the entry that ``value`` is of. If the author said something about the value, it has ``meta``.
+
+- ``snapshot``: without ``after``: one for each key that lives, then one with ``key`` null.
+- ``set``: a change of a key that exists after it.
+- ``delete``: the key is gone; ``op`` is ``delete``, or the ``discard``, ``drop`` or ``trim`` of its last part.
+- ``expired``: the key's time is over by this host's clock; ``time`` says when. The deletion that follows is not told.
+- ``conflict``: as ``set``, and the key now has ``siblings``; ``version`` covers all; ``policy`` orders them.
+- ``batch``: a change of several parts, whole, in ``events``. The fields of one merge are one event.
+- ``lagged``: the newest state of each key that this watcher missed follows.
+- ``reset``: forget all that you hold; a snapshot follows.
+
+The ``op`` of a ``set`` says what ``value`` is:
+
+- ``set``, ``resolve``, ``compact``, ``state``: the whole value of the key. ``state`` is the newest state, not one
+  operation; a text's document may be another one from here on.
+- ``incr``, ``reset``: what the counter is now.
+- ``add``, ``discard``: the element. From the log, null for a discarded one of over 192 bytes.
+- ``merge``: a map of the fields that were written; ``version`` covers them.
+- ``drop``: the name of the field.
+- ``append``: the element.
+- ``trim``: null.
+- ``text``: the Yjs update, of ``document``.
+- ``delete``, ``expire``: one of several values is gone: the value that is left.
+
+[Follow changes](../how-to/follow-changes.md#watch) says what a watch promises.
+
+- **Tokens.** A watch with ``after`` set to an event's ``token`` goes on with the next event. Events without one come
+  again, so a client hands them out with the next token only.
+- **Never backwards.** If an event shows what later changes of the same turn did to its key, the events of those changes
+  show it too, as ``state``, and it may be ahead of a batch that follows at once. Appended elements are told each.
+- **Cut.** 5 MiB for a key with its siblings, or one text, and 6 MiB for a batch fit into an event. Beyond that,
+  ``value`` is null with ``"cut": true``, and ``more`` counts siblings that are not listed.
+- **Schemas.** If a schema comes, changes or goes, the keys whose ``get`` now differs come as ``conflict`` with ``op``
+  ``state``.
+- **Reserved keys** are told if the prefix begins with ``_``.
 """
 
 from __future__ import annotations

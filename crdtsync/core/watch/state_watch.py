@@ -1,8 +1,26 @@
 """State watches, which keep copies of keys in other processes: what came out of each commit, not what was done.
 
-A copy is told the state of every key, then after each commit the new state of the keys that it changed, or the parts of
-it that are new, and last ``current``: with all before that the copy is what this node held at one moment. If a copy is
-behind (new, resumed, slow), it is told the newest state of what it lacks, from a set of keys, never from a queue.
+A watch with ``"states": true`` tells every key, then after each commit of the daemon the keys that it changed, each
+once, and last ``current``. A copy that is behind (new, resumed, slow) is told the newest state of what it lacks.
+
+- ``state``: the key as it is: all fields of an entry, with ``siblings``, and then with ``winner``, a version that
+  covers the winner alone. ``too_large``: the value does not fit (4 MiB; 5 MiB for a text or for all siblings) and is
+  null.
+- ``part``: new parts of a log, set or map, if few.
+- ``delete``: there is no such key now.
+- ``reset``: a ``state`` of every key follows, then ``current``. Show the old copy until then.
+- ``current``: all before is what the daemon held at the moment that ``token`` names. Show it at once.
+
+The ``op`` of a ``part`` says what ``value`` is:
+
+- ``append``: the new elements in order; ``length`` is how many there are now, and all over that are gone from the
+  beginning. ``places``: null if the new ones are last, else for each how many elements come after it; insert in this
+  order.
+- ``add``: elements that are the last now, in this order; ``gone``: those that are no longer there.
+- ``merge``: a map of fields; ``gone``: the names of fields that are no longer there.
+
+With ``after``, the token of a ``current``, the watch tells the keys that changed since, after a ``reset`` if the log
+does not reach back.
 """
 
 from __future__ import annotations

@@ -52,7 +52,17 @@ class _Backup:
 
 
 class Backups:
-    """The backups that agents have asked for: one at a time, each gone when its connection is."""
+    """The backups that agents have asked for.
+
+    There is one backup at a time; a second one is ``quota_exceeded``.
+
+    - ``backup {"device"}`` begins one, of this connection: ``{"about", "copy_bytes", "reserve_bytes"}``. ``device`` is
+      ``st_dev`` of the directory for the file; on the database's own disk there must be room for copy and file (else
+      ``no_space``), and the client leaves ``reserve_bytes`` free.
+    - ``backup {"offset": n}`` then answers ``{"pages", "pages_total", "page_bytes"}`` while the copy is under way, and
+      after that ``{"bytes", "sha256", "data"}`` with a piece from byte ``n`` on. The copy is an SQLite database.
+    - ``backup {"end": true}``, or the end of the connection, forgets it.
+    """
 
     def __init__(
         self,
