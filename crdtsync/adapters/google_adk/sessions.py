@@ -46,8 +46,8 @@ FIELD = "state/"
 class CrdtSessionService(Attached, BaseSessionService):
     """Keeps sessions on this host's disk and on every other host.
 
-    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. An event and a value of a state
-    have at most 1 MiB each.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. An event and its changes of the
+    states of session, user and app are one write. An event and a value of a state have at most 1 MiB each.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """

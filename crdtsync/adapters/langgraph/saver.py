@@ -60,8 +60,9 @@ class CrdtSaver(CallsInThreads, Attached):
     A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. To
     ask for just that one gets :class:`DamagedCheckpoint`.
 
-    A value has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows the class, as
-    ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does: what other agents write calls nothing else.
+    A value of a channel has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows
+    the class, as ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does, or ``LANGGRAPH_STRICT_MSGPACK=true``
+    those of the graph's state: what other agents write calls nothing else.
 
     The rule ``redact`` is applied to each text in the channels, in what threads write, and in the metadata. A run
     that goes on keeps its texts until it is loaded.

@@ -26,7 +26,7 @@ class CrdtSession(Attached):
     """Keeps the history of a conversation on this host's disk and on every other host.
 
     Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. The history is the log
-    ``PREFIX/SESSION_ID``. An item has at most 1 MiB.
+    ``PREFIX/SESSION_ID``: ``crdtsync log`` shows who said what, when and on which host. An item has at most 1 MiB.
 
     It may be used from any event loop and thread: every call waits in a thread of its own.
     """
