@@ -1,8 +1,11 @@
-"""The table of settings, from the daemon's ``Config``; the page's other words are by hand."""
+"""The tables of settings and exit statuses, from the daemon's ``Config`` and :mod:`crdtsyncd.config.exit_status`; the
+page's other words are by hand.
+"""
 
 from __future__ import annotations
 
 import click
+from crdtsyncd.config.exit_status import STATUSES
 from crdtsyncd.config.model import Config
 from crdtsyncd.options import cli
 from pydantic.fields import FieldInfo
@@ -33,7 +36,8 @@ def configuration() -> str:
         for name, field in Config.model_fields.items()
     )
     made = table(("setting", "option", "default", "meaning"), rows)
-    return with_table(PAGE.read_text(encoding="utf-8"), made)
+    text = with_table(PAGE.read_text(encoding="utf-8"), made)
+    return with_table(text, table(("status", "meaning"), [(str(status), said) for status, said in STATUSES.items()]))
 
 
 def _options(name: str) -> str:

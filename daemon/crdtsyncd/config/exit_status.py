@@ -16,6 +16,15 @@ BUG = 70
 FINAL = (SETTINGS, UNFIT_DATA)
 """Somebody has to do something before another start can come to another end."""
 
+STATUSES = {
+    0: "stopped as asked",
+    FAILED: "an address, the database or its directory cannot be had, or the disk failed: that may pass",
+    SETTINGS: "a setting is not usable",
+    UNFIT_DATA: "the database is of a newer version, or of another program, or lacks the file that goes with it",
+    BUG: "a fault of crdtsyncd itself",
+}
+"""The meaning of each, as the page of the configuration says it."""
+
 
 class UnfitData(StorageError):
     """The data directory is not for this daemon: it is of a newer one, another program or another time."""

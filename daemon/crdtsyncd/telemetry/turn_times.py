@@ -35,16 +35,33 @@ if TYPE_CHECKING:
 SLOW_TURN_S = 0.05
 """No turn is to hold the loop for longer. A bound of :data:`crdtsyncd.telemetry.commit_histogram.BOUNDS_S`."""
 STAGES = ("step", "ready", "commit", "deliver")
-KINDS = ("full", "short", "at_once", "outside")
-"""Kinds of holds; the first two are turns: a short one ran nothing of :class:`crdtsync.core.agenda.NodePart`."""
+KINDS = {
+    "full": "a turn that looked for everything that may be due",
+    "short": "a turn with plain writes alone",
+    "at_once": "reads that need no commit, and acknowledgements of peers",
+    "outside": "work in the background, outside of turns",
+}
+"""Kinds of holds, by what held the loop. The first two are turns: a short one ran nothing of
+:class:`crdtsync.core.agenda.NodePart`.
+"""
 _SHORTEST_S = BOUNDS_S[0]
 UNMEASURED = "unmeasured"
 """The kind of slow holds that only a late timer tells of."""
-WORK = (
-    "checkpoint", "digests", "disk", "flush", "garbage", "join", "metrics", "plan", "release", "settle", "usage",
-    "vacuum",
-)  # fmt: skip
-"""Work in the background, as ``docs/reference/metrics.md`` explains it."""
+WORK = {
+    "settle": "brings the journal into the tables",
+    "flush": "flushes the tables so that the journal's file begins anew",
+    "checkpoint": "moves the end of the write-ahead log into the database",
+    "vacuum": "gives free space in the database back to the disk",
+    "garbage": "looks for objects that nothing refers to",
+    "plan": "works out when the next turn is due",
+    "disk": "looks at the room on the disk",
+    "usage": "looks at how full everything is",
+    "digests": "sums up what is stored, for comparing it with peers",
+    "metrics": "answers with these figures",
+    "join": "begins anew as a member of another cluster",
+    "release": "gives memory back that only the start needed",
+}
+"""Work in the background, by name: what the daemon does."""
 CPU_INTERVAL_S = 0.02
 """How often the thread's processor time is read at most: that takes 0.2 to 3 µs, and no vDSO knows it."""
 EVENTS_KEPT_MAX = 1024
