@@ -274,10 +274,6 @@ class Voter:
         self.is_admitted = True
         self._write(_OWN, self.incarnation)
 
-    def due_s(self) -> float | None:
-        """When :meth:`settle` may have something to do."""
-        return None if self.is_admitted or not self.is_voter else self._started_s + DRIFT * TTL_MS_MAX / 1000
-
 
 def counted(answers: Mapping[str, Voted], voters: Iterable[str]) -> set[str]:
     """The voters whose promise counts: of which nobody in the count knows a higher incarnation."""

@@ -171,11 +171,6 @@ class UpdateSummary:
         """How many things it names: what it inserts, and the ranges that it deletes."""
         return self.structs + sum(map(len, self.deletes.values()))
 
-    @property
-    def is_empty(self) -> bool:
-        """True if the update neither inserts nor deletes anything."""
-        return not self.ranges and not self.deletes
-
 
 def validate_update(update: bytes, known: Mapping[int, int]) -> UpdateSummary:
     """Pass an update that pycrdt can safely apply to a document that holds ``known``, or raise :class:`InvalidUpdate`.
