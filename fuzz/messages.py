@@ -16,9 +16,9 @@ from crdtsync.wire.change import NO_HASH, Change, Codec, Dep, Op, RemoveRange, v
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.fields import Form, Number, Octets, Several, Words
+from crdtsync.wire.peer.gossip import RESOLVERS
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.messages import MESSAGES
-from crdtsync.wire.peer.resolvers import RESOLVERS
 from crdtsync.wire.peer.snapshot import Header, WriterRow, encode_header, encode_writers, part_hash
 from crdtsync.wire.peer.transfer import Part
 from fuzz.mutation import Mutator, Tree, packed

@@ -13,10 +13,10 @@ from typing import Any
 
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Ack, Changes
+from crdtsync.wire.peer.gossip import Resolvers
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Links
 from crdtsync.wire.peer.messages import decode_message
-from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
 from tests.fleet.fleet import CODEC, Fleet
 from tests.fleet.host import Host

@@ -27,26 +27,35 @@ from crdtsync.wire.limits import (
 )
 from crdtsync.wire.peer import meshing
 from crdtsync.wire.peer.base import Message
-from crdtsync.wire.peer.cards import CARD_BYTES_MAX, CARDS_TOLD_MAX, Cards, ToldCard
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Stop, Want
 from crdtsync.wire.peer.comparing import (
+    CHAIN_POINTS_MAX,
     REMOVED_ENTRIES_MAX,
     SAMPLE_ENTRIES_MAX,
     SAMPLE_WRITERS_MAX,
+    Chain,
     Digests,
     Removed,
     Sample,
     Sampled,
 )
-from crdtsync.wire.peer.forks import CHAIN_POINTS_MAX, Chain
-from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
+from crdtsync.wire.peer.gossip import (
+    ALARMS_TOLD_MAX,
+    CARD_BYTES_MAX,
+    CARDS_TOLD_MAX,
+    Cards,
+    HandledKey,
+    Health,
+    ResolvedPattern,
+    Resolvers,
+    ToldAlarm,
+    ToldCard,
+)
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding, Links, Reached, Relays
 from crdtsync.wire.peer.probes import Probe, Probed
-from crdtsync.wire.peer.recalling import PLACE_BYTES_MAX, UNTOLD_MAX, Recall, Recalled
-from crdtsync.wire.peer.resolvers import HandledKey, ResolvedPattern, Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
-from crdtsync.wire.peer.values import SPOILT_ENTRIES_MAX, Intact, Spoilt
+from crdtsync.wire.peer.values import PLACE_BYTES_MAX, SPOILT_ENTRIES_MAX, UNTOLD_MAX, Intact, Recall, Recalled, Spoilt
 from crdtsync.wire.peer.votes import ASK, VOTERS_MAX, KnownVoter, Vote, Voted
 from crdtsync.wire.requests import ARGUMENTS, REQUESTS, WRITE_ARGUMENTS
 

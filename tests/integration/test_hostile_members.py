@@ -23,7 +23,7 @@ from crdtsync.wire.invites import decode_invite
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Changes
-from crdtsync.wire.peer.health import Health, ToldAlarm
+from crdtsync.wire.peer.gossip import Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Asked, Held, Holding
 from crdtsync.wire.peer.messages import FEATURES, decode_message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crdtsync.core.agents.space_requests import writable
 from crdtsync.errors import InvalidRequest, QuotaExceeded, TooLarge
 from crdtsync.wire.limits import check_agent_name, check_key
-from crdtsync.wire.peer.cards import CARD_BYTES_MAX, CARDS_TOLD_MAX, ToldCard
+from crdtsync.wire.peer.gossip import CARD_BYTES_MAX, CARDS_TOLD_MAX, ToldCard
 
 if TYPE_CHECKING:
     from crdtsync.core.access.agent import Agent

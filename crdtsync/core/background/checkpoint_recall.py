@@ -26,8 +26,8 @@ from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.patterns import check_pattern
-from crdtsync.wire.peer.recalling import Recall, Recalled
 from crdtsync.wire.peer.snapshot import DocumentPiece, EntryFields, decode_part, entry_bytes
+from crdtsync.wire.peer.values import Recall, Recalled
 
 if TYPE_CHECKING:
     from crdtsync.causality import VersionVector

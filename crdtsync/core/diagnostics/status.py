@@ -11,7 +11,7 @@ from crdtsync.core.peers.peer_state import Link, Peer
 from crdtsync.core.replica.asleep import keys_of, siblings_of
 from crdtsync.core.replica.replica import Replica
 from crdtsync.wire.limits import CLUSTER_SPACE, NAME_CHARS_MAX
-from crdtsync.wire.peer.health import ALARMS_TOLD_MAX, Health, ToldAlarm
+from crdtsync.wire.peer.gossip import ALARMS_TOLD_MAX, Health, ToldAlarm
 from crdtsync.wire.peer.messages import FEATURES
 
 if TYPE_CHECKING:

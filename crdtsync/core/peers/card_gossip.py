@@ -14,7 +14,7 @@ from crdtsync.core.identity import Identity
 from crdtsync.core.peers.distance_vector import Routes
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.cards import Cards, ToldCard
+from crdtsync.wire.peer.gossip import Cards, ToldCard
 
 TELL_INTERVAL_S = 0.2
 """How long news is collected before peers are told."""

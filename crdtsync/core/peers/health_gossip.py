@@ -13,7 +13,7 @@ from math import floor, log10
 
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.health import Health
+from crdtsync.wire.peer.gossip import Health
 
 HEARD_MAX = 10_000
 """Nodes, and alarms on them, of which one node remembers what others told: up to 20 MiB."""

@@ -17,7 +17,7 @@ from crdtsync.core.peers.peer_state import Link
 from crdtsync.errors import InvalidRequest
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.patterns import Pattern, check_pattern
-from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
+from crdtsync.wire.peer.gossip import ResolvedPattern, Resolvers
 
 TOLD_MAX = 16_384
 """Patterns, and keys that are worked on, of which one peer may tell, of all nodes: some 25 MB."""

@@ -21,8 +21,8 @@ from crdtsync.errors import InvalidEncoding, TooOld
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.limits import KEY_BYTES_MAX, PEER_FRAME_BYTES_MAX
 from crdtsync.wire.parts import read_blob, read_count
-from crdtsync.wire.peer.recalling import UNTOLD_MAX
 from crdtsync.wire.peer.snapshot import PART_BYTES_MAX, DocumentPiece, encode_entries, encode_pieces
+from crdtsync.wire.peer.values import UNTOLD_MAX
 
 if TYPE_CHECKING:
     from crdtsync.core.history.checkpoints import Checkpoint

@@ -24,7 +24,7 @@ from crdtsync.core.space import Applied
 from crdtsync.errors import InvalidRequest, QuotaExceeded
 from crdtsync.wire.limits import shown
 from crdtsync.wire.patterns import Pattern, check_new_pattern
-from crdtsync.wire.peer.resolvers import (
+from crdtsync.wire.peer.gossip import (
     RESOLVER_TAKEOVER_MS_MAX,
     RESOLVERS_KEYS_MAX,
     RESOLVERS_PATTERNS_MAX,

@@ -1,8 +1,8 @@
 """Forks that stand between this node and its peers: where two chains of one writer part, and who is shown what.
 
 Each side says by what hashes some of its changes are known, and the other answers with points between the last that is
-equal and the first that differs (:class:`~crdtsync.wire.peer.forks.Chain`). Once these are neighbours, the change there
-is shown. A node that is shown one with a lower hash than its own has lost, and moves its branch
+equal and the first that differs (:class:`~crdtsync.wire.peer.comparing.Chain`). Once these are neighbours, the change
+there is shown. A node that is shown one with a lower hash than its own has lost, and moves its branch
 (:mod:`crdtsync.core.replica.fork_healing`); a node that is shown one with a higher hash shows its own.
 
 No word of a peer is taken for it: a node moves a branch only for a change that it has been given, that follows on the
@@ -19,7 +19,7 @@ from crdtsync.core.replica.fork_healing import is_other_branch
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.changes import STOP_CHARS_MAX, Stop
-from crdtsync.wire.peer.forks import CHAIN_POINTS_MAX, Chain
+from crdtsync.wire.peer.comparing import CHAIN_POINTS_MAX, Chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -41,19 +41,15 @@ from crdtsync.core.sync.value_repair import ValueRepair
 from crdtsync.errors import ForkDetected, InvalidEncoding, PeerError
 from crdtsync.wire.limits import CLUSTER_SPACE
 from crdtsync.wire.peer.base import Message
-from crdtsync.wire.peer.cards import Cards
 from crdtsync.wire.peer.changes import Ack, Changes, Stop, Want
-from crdtsync.wire.peer.comparing import Digests, Removed, Sample, Sampled
-from crdtsync.wire.peer.forks import Chain
-from crdtsync.wire.peer.health import Health
+from crdtsync.wire.peer.comparing import Chain, Digests, Removed, Sample, Sampled
+from crdtsync.wire.peer.gossip import Cards, Health, Resolvers
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Holding, Links, Reached, Relays
 from crdtsync.wire.peer.messages import MESSAGES, decode_message
 from crdtsync.wire.peer.probes import Probe, Probed
-from crdtsync.wire.peer.recalling import Recall, Recalled
-from crdtsync.wire.peer.resolvers import Resolvers
 from crdtsync.wire.peer.transfer import Offer, Part, Take
-from crdtsync.wire.peer.values import Intact, Spoilt
+from crdtsync.wire.peer.values import Intact, Recall, Recalled, Spoilt
 from crdtsync.wire.peer.votes import Vote, Voted
 
 if TYPE_CHECKING:

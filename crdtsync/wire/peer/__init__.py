@@ -11,15 +11,11 @@ module. The messages by subject:
 - ``changes``: CHANGES, ACK, WANT, STOP
 - ``transfer``: OFFER, TAKE, PART; ``snapshot`` is what the data of a PART holds
 - ``probes``: PROBE, PROBED
-- ``resolvers``: RESOLVERS
 - ``meshing``: LINKS, RELAYS, ASK, HOLDING, REACHED
-- ``comparing``: DIGESTS, REMOVED
-- ``values``: SPOILT, INTACT
-- ``forks``: CHAIN
-- ``health``: HEALTH
-- ``cards``: CARDS
+- ``comparing``: DIGESTS, REMOVED, SAMPLE, SAMPLED, CHAIN
+- ``values``: SPOILT, INTACT, RECALL, RECALLED
+- ``gossip``: HEALTH, CARDS, RESOLVERS
 - ``votes``: VOTE, VOTED
-- ``recalling``: RECALL, RECALLED
 
 Below them: ``base`` has the class ``Message`` and the registry, ``layout`` how the fields of one stand in its array,
 ``fields`` what a field may hold and how it is read.

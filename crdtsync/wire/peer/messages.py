@@ -113,21 +113,7 @@ from typing import Final
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import MESSAGE_ITEMS_MAX, PEER_FRAME_BYTES_MAX
-from crdtsync.wire.peer import (
-    cards,
-    changes,
-    comparing,
-    forks,
-    health,
-    hello,
-    meshing,
-    probes,
-    recalling,
-    resolvers,
-    transfer,
-    values,
-    votes,
-)
+from crdtsync.wire.peer import changes, comparing, gossip, hello, meshing, probes, transfer, values, votes
 from crdtsync.wire.peer.base import ENTERED, Message
 from crdtsync.wire.peer.snapshot import DEFLATE
 
@@ -136,14 +122,10 @@ SUBJECTS: Final[tuple[ModuleType, ...]] = (
     changes,
     transfer,
     probes,
-    resolvers,
     meshing,
     comparing,
-    forks,
-    health,
-    cards,
     values,
-    recalling,
+    gossip,
     votes,
 )
 """The modules whose classes are the messages, in the order of the reference page."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.cards import CARDS, Cards, ToldCard
+from crdtsync.wire.peer.gossip import CARDS, Cards, ToldCard
 from crdtsync.wire.peer.meshing import MESH, Reached
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.fleet import fleet_of

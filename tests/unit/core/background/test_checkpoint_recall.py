@@ -19,8 +19,8 @@ from crdtsync.core.storage.rows import DeadPlace
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.peer.messages import FEATURES, decode_message
-from crdtsync.wire.peer.recalling import CHECKPOINTS, Recall, Recalled
 from crdtsync.wire.peer.snapshot import EntryFields, decode_part, encode_entries
+from crdtsync.wire.peer.values import CHECKPOINTS, Recall, Recalled
 from tests.fleet.agent import Agent, Refusal
 from tests.fleet.editor import Editor
 from tests.fleet.fleet import Fleet, fleet_of

@@ -7,8 +7,8 @@ from crdtsync.core.background.checkpoint_recall import _entry as entry_of
 from crdtsync.core.reads.gone_since import GoneSince
 from crdtsync.errors import TooOld
 from crdtsync.wire.peer.messages import decode_message
-from crdtsync.wire.peer.recalling import Recalled
 from crdtsync.wire.peer.snapshot import DocumentPiece, EntryFields, decode_part, encode_entries
+from crdtsync.wire.peer.values import Recalled
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.simulator.cuts import shown

@@ -19,10 +19,10 @@ from crdtsync.wire.codec import pack
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.changes import Ack, Changes, SpaceAck, Want
 from crdtsync.wire.peer.comparing import Digests, Sample
+from crdtsync.wire.peer.gossip import ResolvedPattern, Resolvers
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.meshing import Ask, Asked
 from crdtsync.wire.peer.messages import FEATURES
-from crdtsync.wire.peer.resolvers import ResolvedPattern, Resolvers
 from crdtsync.wire.peer.transfer import Take
 from tests.fleet.agent import Refusal
 from tests.fleet.clock import START_MS

@@ -9,7 +9,7 @@ from crdtsync.core.peers import health_gossip
 from crdtsync.core.peers.health_gossip import HealthNews
 from crdtsync.core.peers.outbox import Outbox
 from crdtsync.core.peers.peer_state import Link
-from crdtsync.wire.peer.health import HEALTH, Health, ToldAlarm
+from crdtsync.wire.peer.gossip import HEALTH, Health, ToldAlarm
 from crdtsync.wire.peer.hello import Hello
 from crdtsync.wire.peer.messages import decode_message
 

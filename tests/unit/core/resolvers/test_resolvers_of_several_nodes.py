@@ -10,7 +10,7 @@ import pytest
 
 from crdtsync.core.resolvers import backoff, conflict_queue
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.resolvers import RESOLVERS, Resolvers
+from crdtsync.wire.peer.gossip import RESOLVERS, Resolvers
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.resolver import TAKEOVER_S, Resolving, conflict, in_order, values_of

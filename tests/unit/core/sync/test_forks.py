@@ -12,7 +12,7 @@ from crdtsync.core.peers.peer_state import Link
 from crdtsync.core.replica import fork_healing
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
-from crdtsync.wire.peer.forks import Chain
+from crdtsync.wire.peer.comparing import Chain
 from tests.fleet.agent import Agent
 from tests.fleet.clones import clone, meet, part
 from tests.fleet.editor import Editor

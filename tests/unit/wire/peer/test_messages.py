@@ -21,9 +21,9 @@ from crdtsync.wire.limits import PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.base import TYPE_MAX, Message, message
 from crdtsync.wire.peer.changes import FRAME_CHANGES_MAX, STOP_CHARS_MAX, Stop, Want
 from crdtsync.wire.peer.fields import Number, Octets, Several, Words
+from crdtsync.wire.peer.gossip import RESOLVER_TAKEOVER_MS_MAX, RESOLVERS_KEYS_MAX, RESOLVERS_PATTERNS_MAX, Resolvers
 from crdtsync.wire.peer.meshing import LINKS_MAX, Links
 from crdtsync.wire.peer.messages import FEATURES, MESSAGES, SUBJECTS, decode_message, message_name, type_of
-from crdtsync.wire.peer.resolvers import RESOLVER_TAKEOVER_MS_MAX, RESOLVERS_KEYS_MAX, RESOLVERS_PATTERNS_MAX, Resolvers
 from tests.examples import examples
 
 ITEMS_MAX = 3
