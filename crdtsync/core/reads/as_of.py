@@ -27,6 +27,7 @@ from crdtsync.core.reads.cuts import Closing, Cut, check_told, cut_at_time, cut_
 from crdtsync.core.reads.listing import ENTRY_ROWS_MAX, behind
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.pages import PAGE_BYTES_MAX, page_limit
+from crdtsync.core.replica.asleep import RESERVED_PREFIX
 from crdtsync.core.replica.replica import Replica
 from crdtsync.core.replica.restore import KEYS_MAX, TEXTS_MAX, UNDO_KEYS_MAX, Past, TextEdits, note_text_edits
 from crdtsync.core.replica.text_edits import TAKEN_IN
@@ -168,7 +169,10 @@ class AsOfRead(PastRead):
         self, replica: Replica, storage: Storage, name: str, args: Mapping[str, Any], rights: Grant | None
     ) -> None:
         self._name = name
-        super().__init__(replica, storage, args, _wanted_by(name, args), rights)
+        wanted = _wanted_by(name, args)
+        if rights is not None:
+            wanted = wanted._replace(may_read=rights.may_read)
+        super().__init__(replica, storage, args, wanted, rights)
 
     def answer(self, now_ms: int) -> object:
         """The reply."""
@@ -201,9 +205,12 @@ class RestoreRead(PastRead):
         if self._undoes is not None:
             check_agent_name(self._undoes)
         enough = 1 + (KEYS_MAX if self._undoes is None else UNDO_KEYS_MAX)
-        super().__init__(
-            replica, storage, args, KeySelection(None, check_prefix(args.get("prefix", "")), start, enough), None
-        )
+        prefix = check_prefix(args.get("prefix", ""))
+        wanted = KeySelection(None, prefix, start, enough, may_read=self._may_read, has_living=True)
+        super().__init__(replica, storage, args, wanted, None)
+
+    def _may_read(self, key: str) -> bool:
+        return key[0] != RESERVED_PREFIX and self._right_on(key) >= Right.READ
 
     def begin(self, replica: Replica) -> None:
         """Begin, or begin again with a replica that was read anew."""
@@ -232,14 +239,12 @@ class RestoreRead(PastRead):
         def is_known(key: str) -> bool:
             return is_told(replica, cut, key)
 
-        wanted = self._wanted
+        assert self._collected is not None
+        keys = self._collected.keys()
         return self._then(
             replica,
-            Past(
-                past, wanted.prefix, wanted.start, end, self._seen, self._right_on, is_known, self._undoes,
-                self._text_edits,
-            ),
-        )  # fmt: skip
+            Past(past, keys, end, self._seen, self._right_on, is_known, self._undoes, self._text_edits),
+        )
 
 
 def check_at(at: object) -> int | str:
@@ -258,7 +263,8 @@ def check_at(at: object) -> int | str:
 
 class KeySelection(NamedTuple):
     """The keys that are to be collected: the ``keys`` with these names, or those with a prefix that sort after
-    ``start``, and then at least ``enough`` of them; ``has_values``: with their values.
+    ``start``, and then at least ``enough`` of them, of those that somebody ``may_read``; ``has_values``: with their
+    values; ``has_living``: those that live now are named too, whether they are in the cut or not.
     """
 
     keys: list[str] | None = None
@@ -266,10 +272,12 @@ class KeySelection(NamedTuple):
     start: str = ""
     enough: float = inf
     has_values: bool = True
+    may_read: Callable[[str], bool] = bool  # no key is empty: everybody
+    has_living: bool = False
 
     def is_of(self, key: str) -> bool:
         """Whether a key is one of them, or was."""
-        return key.startswith(self.prefix) if self.keys is None else key in self.keys
+        return key in self.keys if self.keys is not None else key.startswith(self.prefix) and self.may_read(key)
 
 
 def _wanted_by(name: str, args: Mapping[str, Any]) -> KeySelection:
@@ -286,7 +294,8 @@ def _wanted_by(name: str, args: Mapping[str, Any]) -> KeySelection:
 
 class Collecting:
     """Collects the entries of a cut into ``entries``: of keys that begin with ``prefix`` and sort after ``start``, or
-    of ``keys``. It stops before the end when it has ``enough`` keys; ``complete_to`` is then the last of them.
+    of ``keys``. It stops before the end when it has ``enough`` keys; ``complete_to`` is then the last of them: a reader
+    is told it as the place where to go on.
     """
 
     def __init__(self, replica: Replica, storage: Storage, cut: Cut, wanted: KeySelection) -> None:
@@ -295,6 +304,7 @@ class Collecting:
         self._found: dict[str, dict[Dot, Entry]] = {}
         self._untaken: list[Entry] = []
         self._unread: list[int] = []
+        self._living: dict[str, None] = {}
         self._is_over = False
         self._size_bytes = self._room = 0
         self._removed: dict[str, list[tuple[Dot, ...] | RemoveRange]] = {}
@@ -323,6 +333,11 @@ class Collecting:
         """The found entries, in keys that were looked at as a whole, in the order in which they were found."""
         end = self.complete_to
         return (entry for key, held in self._found.items() if end is None or key <= end for entry in held.values())
+
+    def keys(self) -> list[str]:
+        """The keys that were found as a whole, in order."""
+        end = self.complete_to
+        return sorted(key for key in {**self._living, **self._found} if end is None or key <= end)
 
     def _look_at_removals(self, after: tuple[int, int]) -> None:
         """Those that may have removed an entry before the removal by which this node marked it."""
@@ -371,21 +386,24 @@ class Collecting:
         ends = living[-1:] if len(living) == rows_max else []
         ends += [] if last is None else [last.key]
         end = min(ends, default=None)
-        for key in living:
+        for key in filter(self._wanted.may_read, living):
             self._take_living(key)
+            if self._wanted.has_living and key not in replica.entries.keys_all_hidden:
+                self._living[key] = None
         self._take_unsaved(end)
-        self._take_dead([mark for mark in marks if mark.key.startswith(prefix) and (end is None or mark.key <= end)])
+        self._take_dead([mark for mark in marks if self._wanted.is_of(mark.key) and (end is None or mark.key <= end)])
         if end is None:
             self.complete_to = None
             return True
         is_within_key = last is not None and last.key == end
         self._live_after = end
         self._place = last if last is not None and is_within_key else DeadPlace(end, BEHIND_ALL, 0)
-        whole = self._found.keys() - {end} if is_within_key else self._found.keys()
-        is_page = self._wanted.enough < inf and self._size_bytes >= 2 * PAGE_BYTES_MAX
-        if not whole or (len(whole) < self._wanted.enough and not is_page):
+        if self._wanted.enough == inf:
             return False
-        self.complete_to = max(whole) if is_within_key else end
+        whole = {**self._living, **self._found}.keys() - ({end} if is_within_key else ())
+        if not whole or (len(whole) < self._wanted.enough and self._size_bytes < 2 * PAGE_BYTES_MAX):
+            return False
+        self.complete_to = max(whole)
         return True
 
     def _take_unsaved(self, end: str | None) -> None:

@@ -76,13 +76,13 @@ class Past(NamedTuple):
     """A past state of a space: ``replica`` shows it, in all keys up to ``complete_to`` (None: in all that were asked
     for).
 
-    ``prefix`` and ``start``: of which keys. ``seen``: what there was when the restore began. ``right_on`` says what
-    its author may do with a key, ``is_known`` of which the past is told. ``text_edits``: see :func:`note_text_edits`.
+    ``keys``: those that are there or were, and that its author may read, in order. ``seen``: what there was when the
+    restore began. ``right_on`` says what its author may do with a key, ``is_known`` of which the past is told.
+    ``text_edits``: see :func:`note_text_edits`.
     """
 
     replica: Replica
-    prefix: str
-    start: str
+    keys: list[str]
     complete_to: str | None
     seen: VersionVector
     right_on: Callable[[str], Right]
@@ -102,14 +102,13 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
     blobs: list[str] = []
     texts = size_bytes = looked_at = 0
     last: str | None = None
-    keys = _keys(draft.replica, past)
-    is_cut = len(keys) > KEYS_MAX or past.complete_to is not None
-    for key in keys[:KEYS_MAX]:
+    is_cut = len(past.keys) > KEYS_MAX or past.complete_to is not None
+    for key in past.keys[:KEYS_MAX]:
         is_full = len(draft.ops) == CHANGE_OPS_MAX or size_bytes > BYTES_MAX
         if is_full or texts >= TEXTS_MAX or looked_at > ENTRIES_MAX:
             is_cut = True
             break
-        found, count = _compared(draft, past, key) if past.right_on(key) >= Right.READ else (None, 0)
+        found, count = _compared(draft, past, key)
         looked_at += count
         if found is None:
             last = key
@@ -137,7 +136,7 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
             items.append([key, "restored" if any(op.value is not None for op in ops) else stays])
         last = key
     else:
-        last = past.complete_to if len(keys) <= KEYS_MAX else last
+        last = past.complete_to if len(past.keys) <= KEYS_MAX else last
     if args.get("dry_run"):
         draft.ops.clear()
     seen = encode_token([(draft.replica.name, draft.replica.epoch, past.seen)])
@@ -146,18 +145,6 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
 
 def _too_many(ops: int) -> TooLarge:
     return TooLarge(f"it takes {ops:,} operations; at most {CHANGE_OPS_MAX:,} fit into one change")
-
-
-def _keys(replica: Replica, past: Past) -> list[str]:
-    """Those that are there or were, in order; one more than are looked at, if there are more."""
-    found: set[str] = set()
-    for entries in (replica.entries, past.replica.entries):
-        for count, key in enumerate(entries.keys(past.prefix, past.start)):
-            if count > KEYS_MAX or (past.complete_to is not None and key > past.complete_to):
-                break
-            if key[0] != "_":
-                found.add(key)
-    return sorted(found)[: KEYS_MAX + 1]
 
 
 class _Compared(NamedTuple):

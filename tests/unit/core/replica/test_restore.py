@@ -404,3 +404,47 @@ def test_what_was_said_of_a_value_comes_back_and_is_compared(pair):
     assert done["items"] == [["changed", "restored"]]
     entry = ann.do("entry", key="changed")
     assert (entry["meta"], entry["confidence"]) == (pack("ann"), 0.5)
+
+
+@pytest.mark.parametrize("name", ["scan", "restore"])
+def test_no_place_names_a_key_that_may_not_be_read(name, monkeypatch):
+    for module in (as_of, restoring):
+        monkeypatch.setattr(module, "KEYS_MAX", 7)
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 5)
+    with fleet_of("a") as fleet:
+        machine = fleet["a"]
+        machine.step(Reach(operators=(0,)))
+        root = machine.agent("root", user=ROOT)
+        critic = keyed(root, write="plan/*/goal")
+
+        def write(value: str, first: int) -> None:
+            for n in range(first, first + 60):
+                for key in (f"plan/{n:02}/goal", f"plan/{n:02}/hidden", f"secret/{n:02}"):
+                    if n % 5 == 0 or not key.endswith("goal"):
+                        root.set(key, value)
+
+        write("old", 0)
+        root.do("checkpoint_set", name="before")
+        write("new", 30)
+        for n in range(0, 90, 2):
+            for key in (f"plan/{n:02}/goal", f"plan/{n:02}/hidden", f"secret/{n:02}"):
+                root.delete(key)
+        machine.store.settle()
+        if name == "restore":
+            answers = restore(critic)
+        else:
+            answers = [patiently(critic, "scan", at="checkpoint:before", limit=3)]
+            while answers[-1]["more"]:
+                start = answers[-1].get("next") or answers[-1]["items"][-1][0]
+                answers.append(patiently(critic, "scan", at="checkpoint:before", limit=3, start=start))
+        places = [answer["next"] for answer in answers if answer.get("next")]
+        assert places or name == "scan"
+        assert all(place.endswith("/goal") for place in places)
+        assert not any(answer.get("left") for answer in answers)
+        keys = [item[0] for answer in answers for item in answer["items"]]
+        then = [f"plan/{n:02}/goal" for n in range(0, 60, 5)]
+        since = [f"plan/{n}/goal" for n in range(65, 90, 10)]  # came later, and were not deleted again
+        stayed = [f"plan/{n:02}/goal" for n in range(5, 30, 10)]
+        assert keys == (then if name == "scan" else sorted({*then, *since} - {*stayed}))
+        if name == "restore":
+            assert said(critic) == {key: ("register", ["'old'"]) for key in then}
