@@ -178,7 +178,7 @@ class NodeParts(NodeContext):
             or name in self.sync.snapshot_client.receipts
             or not self.retention.is_done_with(replica)
         )
-        if is_used or replica.asleep is not None or not may_sleep(replica):
+        if is_used or replica.asleep is not None or not may_sleep(replica, self.recalls.may_recall):
             return False
         replica.sleep()
         self.retention.recount(replica)

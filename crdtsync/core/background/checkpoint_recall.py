@@ -93,6 +93,7 @@ class CheckpointRecall:
         self._rests: dict[str, _Rest] = {}
         self._giving: dict[tuple[int, str], tuple[Link, Recall, GoneSince]] = {}
         self._leavings: list[Kept] | None = None
+        self._in_vain: dict[str, set[str]] = {}
         self._look_due_s = node.now_s
         self.due_s = node.now_s
         sync.answer_by(Recall, self._asked)
@@ -107,6 +108,7 @@ class CheckpointRecall:
         if now_s >= self._look_due_s:
             self._look_due_s = now_s + LOOK_INTERVAL_S
             self._find_leavings()
+            self._wake_some()
             self._job = self._job or self._next_job()
         if not self._node.read_only:
             self._drop_leavings()
@@ -184,6 +186,24 @@ class CheckpointRecall:
             for _, link in sorted(self._sync.links.items())
             if link.takes(Recall) and replica.name in link.spaces and not link.spaces[replica.name].stopped
         ]
+
+    def may_recall(self, replica: Replica) -> bool:
+        """Whether somebody may give what a space lacks; if not, it may sleep, and wakes when another peer is there."""
+        names = [kept_name(replica.id, record.entry.dot) for record in replica.checkpoints.lacking()]
+        rests = [self._rests.get(name, NO_REST) for name in names]
+        able = {link.peer_node for link in self._able(replica)}
+        if able and any(rest.until_s <= self._node.now_s for rest in rests):
+            return True
+        self._in_vain[replica.name] = able
+        return False
+
+    def _wake_some(self) -> None:
+        for name, asked in [*self._in_vain.items()]:
+            replica = self._node.replicas.get(name)
+            if replica is None or replica.asleep is None:
+                del self._in_vain[name]
+            elif any(link.peer_node not in asked for link in self._able(replica)):
+                replica.wake()
 
     def _is_full(self, replica: Replica, more: int) -> bool:
         """Whether with so many bytes more the past of a space takes all it may, or nobody has found out what it may."""

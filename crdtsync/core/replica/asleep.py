@@ -6,7 +6,7 @@ are read from disk when something needs them, as at a start (:meth:`crdtsync.cor
 
 A space must not sleep if that would lose what only memory knows. So a space stays awake if it has a change that is not
 on disk or waits for another, a value that the disk has spoilt, or an open text. So does one that time alone may change:
-with a time to live, an upload, or a policy of checkpoints.
+with a time to live, an upload, a policy of checkpoints, or a checkpoint that it lacks and a peer may give.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import BLOB_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crdtsync.causality import VersionVector
     from crdtsync.core.replica.replica import Replica
 
@@ -45,13 +47,17 @@ class Asleep(NamedTuple):
     """From when on something of it is too old to be kept; None: nobody has looked."""
 
 
-def may_sleep(replica: Replica) -> bool:
-    """Whether memory knows nothing of it that cannot be read from disk, and nothing is going to happen by itself."""
+def may_sleep(replica: Replica, may_recall: Callable[[Replica], bool] | None = None) -> bool:
+    """Whether memory knows nothing of it that cannot be read from disk, and nothing is going to happen by itself.
+
+    ``may_recall``: whether a peer may give what it lacks of checkpoints; None: nobody has tried.
+    """
     return (
         replica.entries.count <= ENTRIES_MAX
         and not replica.undurable
         and _is_nothing_under_way(replica)
         and not _is_time_to_change_it(replica)
+        and not (replica.checkpoints.lacking() and (may_recall is None or may_recall(replica)))
         and not replica.storage.has_backlog
     )
 
@@ -107,7 +113,6 @@ def _is_time_to_change_it(replica: Replica) -> bool:
         len(expiry)
         or expiry.hidden_count
         or replica.checkpoints.policies()
-        or replica.checkpoints.lacking()
         or replica.checkpoints.leavings
         or replica.past.taken_away.before()
         or any(schema.history is not None for schema in replica.schemas.all())

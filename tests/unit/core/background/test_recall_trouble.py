@@ -13,6 +13,7 @@ from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.simulator.cuts import shown
 from tests.unit.core.background.test_checkpoint_recall import AT, TINY_LOG, is_whole, late_fleet
+from tests.unit.core.background.test_sleep import is_asleep, let_minutes_pass
 
 
 def ruin(fleet: Fleet, *checkpoints: str) -> None:
@@ -146,3 +147,23 @@ def test_a_text_that_is_purged_while_it_is_recalled_does_not_come_after_that():
         fleet.run(150, step_s=1)
         assert is_whole(late.agent("cid"))
         assert recalled_texts(late) == 0
+
+
+def test_a_space_whose_checkpoint_nobody_gives_sleeps_until_another_peer_comes(monkeypatch):
+    def miserly(self):
+        raise TooOld("not here")
+
+    with monkeypatch.context() as patch, fleet_of("a", "b", linked=True, caps=TINY_LOG) as fleet:
+        patch.setattr(GoneSince, "advance", miserly)
+        ruin(fleet, "before")
+        fleet.link("c", "a")
+        fleet.run(60, step_s=1)
+        let_minutes_pass(fleet)
+        assert is_asleep(fleet["c"])
+        patch.undo()
+        fleet.run(30, step_s=1)
+        assert is_asleep(fleet["c"])
+        fleet.link("c", "b")
+        fleet.run(100, step_s=1)
+        assert not is_asleep(fleet["c"])
+        assert is_whole(fleet["c"].agent("cid"))
