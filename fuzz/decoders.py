@@ -23,7 +23,7 @@ from websockets.protocol import SERVER, State
 from websockets.protocol import Protocol as Websocket
 
 from crdtsync.causality import Dot, Hlc, Writer, flatten
-from crdtsync.core.agents.parse_request import request_of
+from crdtsync.core.agents.frames import request_of
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.schemas import schema_of
 from crdtsync.core.history.checkpoint_policies import policy_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crdtsync.core.agents.cluster_requests import Chore, ChoreDone
-from crdtsync.core.agents.replies import Reply
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.alarm_catalogue import Alarm
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.membership import Membership

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from crdtsync.core.access.agent import Agent, User
 from crdtsync.core.agenda import NodePart, are_plain
 from crdtsync.core.agents.cluster_requests import ChoreDone
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.agents.host_requests import Service, host_requests
-from crdtsync.core.agents.replies import Reply
 from crdtsync.core.alarm_catalogue import DISK_FILLING, NO_SPACE
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.cluster.node_alarms import LetIn, Misled

@@ -18,7 +18,7 @@ from crdtsync.core.access.quotas import DEFAULT_LIMITS, Limits
 from crdtsync.core.access.requests import AccessRequests
 from crdtsync.core.agents.cluster_requests import ClusterRequests
 from crdtsync.core.agents.dispatcher import Dispatcher
-from crdtsync.core.agents.replies import Reply
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.agents.space_requests import space_requests
 from crdtsync.core.background.automatic_checkpoints import AutomaticCheckpoints
 from crdtsync.core.background.checkpoint_recall import CheckpointRecall

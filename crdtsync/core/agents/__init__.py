@@ -1,7 +1,7 @@
 """Agents: the requests of the agents that are attached to this node, from a frame to its reply.
 
 Open first: :class:`~crdtsync.core.agents.dispatcher.Dispatcher`. ``Dispatcher.received`` takes one frame. It parses
-the request, charges the agent's quota, tries the two fast paths, and else calls ``Dispatcher.handle``, which checks the
+the request, charges the agent's quota, tries the fast paths, and else calls ``Dispatcher.handle``, which checks the
 agent's rights and finds the handler of the operation: a write, a read, or one of the others that it knows by name. The
 reply goes to ``Dispatcher.replies``; the node hands it to the daemon with the next ``Ready``, so it leaves after the
 commit.
@@ -15,8 +15,7 @@ handler, and join that here, or from the node with ``Dispatcher.add_requests``.
 Modules:
 
 - ``dispatcher``: the handshake, the dispatch, replies and errors
-- ``replies``: the forms that answers take on their way out
-- ``parse_request``: a frame to ``(id, operation, arguments)``; what is malformed is refused here
+- ``frames``: a frame to ``(id, operation, arguments)``, where what is malformed is refused; the forms of answers
 - ``write_requests``: writes: done once each, refused as a whole or not at all, answered when enough nodes hold them
 - ``watch_requests``: watches and resolvers: requests that go on
 - ``revocation``: ends watches, resolvers and connections that may no longer run
@@ -26,8 +25,8 @@ Modules:
 - ``host_requests``: requests that the daemon's process answers itself: metrics, log level, backup
 - ``vote_requests``: claims by quorum
 - ``retry_replies``: replies to writes, kept so that a repeated write is answered and not done twice
-- ``fast_set``, ``fast_get``: the plain ``set`` and ``get`` in one go, and the ``batch`` of new keys, to the same state
-  and the same bytes; what is not plain is left to the general way
+- ``fast_paths``: the plain ``set`` and ``get`` in one go, and the ``batch`` of new keys, to the same state and the same
+  bytes; what is not plain is left to the general way
 
 May import: the rooms of the core below it (see :mod:`crdtsync.core`): ``reads``, ``waiting``, ``watch``,
 ``access``, ``cluster``, ``replica`` and what these stand on. Nothing here may know ``diagnostics`` or the node.

@@ -17,10 +17,8 @@ from crdtsync.causality import VersionVector, Writer, covers
 from crdtsync.core.access.agent import Agent, User
 from crdtsync.core.agents.bound_keys import BoundKeys
 from crdtsync.core.agents.cards import AgentCards
-from crdtsync.core.agents.fast_get import read_plainly
-from crdtsync.core.agents.fast_set import batch_plainly, write_plainly
-from crdtsync.core.agents.parse_request import request_of
-from crdtsync.core.agents.replies import ReadResult, Reply
+from crdtsync.core.agents.fast_paths import batch_plainly, read_plainly, write_plainly
+from crdtsync.core.agents.frames import ReadResult, Reply, request_of
 from crdtsync.core.agents.retry_replies import Outcomes
 from crdtsync.core.agents.revocation import Revocation
 from crdtsync.core.agents.space_requests import find_replica
@@ -83,8 +81,8 @@ class Dispatcher:
     """Takes requests in, hands replies out through ``replies``; connections to close collect in ``closes``."""
 
     IS_SHORT = True
-    """Whether plain requests take the short ways, :mod:`crdtsync.core.agents.fast_set` and
-    :mod:`crdtsync.core.agents.fast_get`; faults are planted into the long one.
+    """Whether plain requests take the short ways, :mod:`crdtsync.core.agents.fast_paths`; faults are planted into the
+    long one.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from crdtsyncd.telemetry.event_log import log
 from crdtsyncd.telemetry.log_rate_limit import stranger_refused
 from crdtsyncd.wording import counted
 
-from crdtsync.core.agents.replies import Reply
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.interface import Ready
 from crdtsync.wire.peer.changes import Ack
 from crdtsync.wire.peer.messages import type_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crdtsync.core.agenda import Agenda, NodePart
-from crdtsync.core.agents import fast_set
+from crdtsync.core.agents import fast_paths
 from crdtsync.core.node import Node
 from crdtsync.wire.tokens import VERSION_PREFIX, version_text
 from tests.simulator.faults.planting import Patches, short_fault
@@ -19,7 +19,7 @@ def plain_writes_take_any_reading_for_the_newest(patch: Patches):
         held = [] if replica is None else replica.entries.held(args.get("key"))
         if len(held) == 1 and str(args.get("seen", "")).startswith(VERSION_PREFIX):
             args = {**args, "seen": version_text(held[0].hlc, *held[0].dot)}
-        return fast_set.write_plainly(dispatcher, agent, request, args)
+        return fast_paths.write_plainly(dispatcher, agent, request, args)
 
     patch.setattr("crdtsync.core.agents.dispatcher.write_plainly", write)
 
@@ -27,12 +27,12 @@ def plain_writes_take_any_reading_for_the_newest(patch: Patches):
 @short_fault("that it was blind", keys=REGISTERS)
 def plain_writes_replace_without_a_word(patch: Patches):
     """A blind write, the short way, is stored as one of an author who had read what it replaces."""
-    commit = fast_set._commit
+    commit = fast_paths._commit
 
     def write(replica, key, value, gone, is_blind, *more):
         return commit(replica, key, value, gone, False, *more)
 
-    patch.setattr(fast_set, "_commit", write)
+    patch.setattr(fast_paths, "_commit", write)
 
 
 @short_fault("in a short turn")

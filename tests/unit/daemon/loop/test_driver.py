@@ -21,7 +21,7 @@ from crdtsyncd.storage.database import Store
 
 from crdtsync.core import heal_forks
 from crdtsync.core.access.agent import User
-from crdtsync.core.agents.replies import Reply
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.cluster.admission import INVITES_META, Reach
 from crdtsync.core.interface import AgentFrame, Tick
 from crdtsync.errors import StorageError

@@ -8,7 +8,7 @@ import pytest
 from crdtsyncd.telemetry.slow_turns import LINES_PER_MINUTE_MAX, SlowTurns, operation_of
 from crdtsyncd.telemetry.turn_times import Hold
 
-from crdtsync.core.agents.replies import Reply
+from crdtsync.core.agents.frames import Reply
 from crdtsync.core.interface import AgentFrame, Event, PeerFrame, Ready, Tick
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack

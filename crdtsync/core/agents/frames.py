@@ -1,11 +1,17 @@
-"""An agent's request, taken apart: what is not of the protocol's form is refused before anything looks at it."""
+"""An agent's frames: a request taken apart, and the forms that answers take on their way out."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from crdtsync.core.kinds.arguments import Arguments
 from crdtsync.errors import InvalidEncoding, InvalidRequest
+from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import check_items, unpack
 from crdtsync.wire.limits import REQUEST_ITEMS_MAX
+
+if TYPE_CHECKING:
+    from crdtsync.core.replica.replica import Replica
 
 
 def request_of(payload: bytes) -> tuple[int, str, Arguments]:
@@ -24,3 +30,22 @@ def request_of(payload: bytes) -> tuple[int, str, Arguments]:
         if type(request) is int and type(name) is str and type(args) is dict and 1 <= request < 2**63:
             return request, name, args
     raise InvalidRequest("a request is [id, operation, arguments]")
+
+
+class Reply(NamedTuple):
+    """A frame for an agent. ``request`` is None for events. ``stands``: also if the commit under way fails."""
+
+    conn: int
+    request: int | None
+    data: bytes
+    stands: bool = False
+
+
+class ReadResult:
+    """The result of a read, and what it was read from."""
+
+    __slots__ = ("replica", "result")
+
+    def __init__(self, replica: Replica, result: object) -> None:
+        self.replica = replica
+        self.result = result
