@@ -90,8 +90,23 @@ ARGUMENTS = frozenset({"agent", "need", "space", "timeout"})
 """Those that every request takes; ``need`` but for a few."""
 READ_ARGUMENTS = frozenset({"after"})
 """Those that every read takes beside."""
-WRITE_ARGUMENTS = frozenset({"again", "if_absent", "if_version", "n", "schema_version", "w"})
-"""Those that every write takes beside; ``schema_set`` has no conditions."""
+WRITE_ARGUMENTS: Mapping[str, str] = {
+    "n": """a number that the client counts up. After a reconnect to the same `database`, the client sends its
+        unanswered writes again, in order, with the same `n` and `"again": true`. The daemon then answers from memory
+        what was done (24 h, the newest 1,024 writes of a client; 262,144 and 64 MiB in all) and does the rest. At
+        another `database` the outcome is unknown, and the client must say so""",
+    "again": "true: the client has sent this `n` before",
+    "w": """a number of nodes, `"majority"` or `"all"`: the reply comes when so many have the write on disk, with
+        `nodes`. `"reached"`: when all nodes that can be reached at the moment have it, and this daemon holds what those
+        held then. If time runs out, the error `timeout` has `token`, `held_by` and `written` (what the reply would have
+        told): the local write stands. Members are counted anew each time. More than there are is `invalid_request` with
+        `members`, and nothing is written""",
+    "if_version": """write only if the key has this version. Else the error is `version_mismatch` with `key`, `current`
+        (the entry, or null) and `token`. It stands for `seen` if that is absent; `schema_set` does not take it""",
+    "if_absent": "true: write only if the key does not exist; the rest as with `if_version`",
+    "schema_version": "the version of the key's [schema](#schemas) that the author knows",
+}
+"""Those that every write takes beside, with what they mean."""
 
 
 def _request(

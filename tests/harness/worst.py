@@ -319,7 +319,7 @@ WORST: dict[type[Message], tuple[Maker, ...]] = {
 
 def worst_requests(name: str) -> Iterator[bytes]:
     """A request with as much in each of its arguments as a frame holds: lists, bytes, text, maps."""
-    arguments = sorted(REQUESTS[name].arguments | ARGUMENTS | WRITE_ARGUMENTS)
+    arguments = sorted(REQUESTS[name].arguments | ARGUMENTS | WRITE_ARGUMENTS.keys())
     items = REQUEST_ITEMS_MAX // (2 * len(arguments) + 1)
     size_bytes = (AGENT_FRAME_BYTES_MAX - 4096) // len(arguments) - 64
     contents: tuple[Any, ...] = (

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from crdtsyncd.backup.backup import Backups
 
+from crdtsync.core.crdt import read_context
 from crdtsync.core.diagnostics import explain_reasons
 from crdtsync.core.diagnostics.explain import explain
 from crdtsync.core.kinds.values import describe_key
 from crdtsync.core.reads import key_history, listing
+from crdtsync.core.replica.resolve import resolve
+from crdtsync.core.replica.schemas.declare import schema_set
 from crdtsync.core.watch import events, state_watch
 from crdtsync.wire.features import FEATURES
 from crdtsync.wire.requests import ARGUMENTS, READ_ARGUMENTS, REQUESTS, WRITE_ARGUMENTS, Form, On, Request, Right
@@ -20,7 +23,7 @@ from tools.reference import ROOT, page
 from tools.reference.markdown import docstring, inline, prose, table, with_section, with_table
 
 PAGE = ROOT / "docs/reference/agent-protocol.md"
-COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS}
+COMMON = {Form.READ: ARGUMENTS | READ_ARGUMENTS, Form.WRITE: ARGUMENTS | WRITE_ARGUMENTS.keys()}
 HEADS = {
     Form.WRITE: ("write", "needs", "arguments", "does, and answers beside `token`"),
     Form.READ: ("read", "needs", "arguments", "answers"),
@@ -29,6 +32,9 @@ HEADS = {
 }
 
 SECTIONS: Mapping[str, Sequence[object]] = {
+    "### Seen": (read_context,),
+    "### Schemas": (schema_set,),
+    "### Resolving": (resolve,),
     "### Entries": (describe_key,),
     "### Scan": (listing.scan,),
     "### History": (key_history.history_of_key, key_history.describe_past),
@@ -46,6 +52,8 @@ paragraphs.
 def agent_protocol() -> str:
     """The page as it should be."""
     text = with_table(PAGE.read_text(encoding="utf-8"), _features())
+    arguments = [(f"`{name}`", inline(said)) for name, said in WRITE_ARGUMENTS.items()]
+    text = with_table(text, table(("argument", "meaning"), arguments))
     for form, head in HEADS.items():
         rows = [
             (f"`{name}`", _needs(request), _arguments(request), inline(request.meaning))

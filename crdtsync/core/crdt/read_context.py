@@ -1,10 +1,23 @@
 """The values that the author of a write had seen, and that the write therefore removes.
 
-Ann reads ``k``, which has the siblings 2.1.0 and 3.1.0, and sets it. Before her write comes in, Dave's 4.1.0 does. Her
-write removes 2.1.0 and 3.1.0, and not 4.1.0, which she never saw.
+For example, Ann reads ``k``, which has the siblings 2.1.0 and 3.1.0, and sets it. Before her write comes in, Dave's
+4.1.0 does. Her write removes 2.1.0 and 3.1.0, and not 4.1.0, which she never saw.
 
 The rule behind every write: *it supersedes what its author had seen*, not what this daemon happens to hold. The request
-carries these values as ``seen``. A write without it is blind: it replaces the winner only, as a plain SET would.
+carries that as ``seen``:
+
+- Without ``seen``, the author never read the key (a *blind* write). The write supersedes the winner only, and the reply
+  shows in ``replaced`` what that was.
+- With a version, the write supersedes exactly the entries of that version. The daemon leaves out those that it does not
+  hold yet, and the reply says ``"behind": true``. With ``"strict": true`` it waits for them up to ``timeout``, and
+  then fails without effect.
+- With ``"?"``, the author read the key long ago and has forgotten what. The write supersedes nothing, and its result
+  may be a sibling.
+
+In a batch, a version also covers what the batch itself wrote to the key before. A write may be sent before the reply to
+an earlier one of the same key. Then it has ``"follows": {key: [n, index, …]}``: the numbers of those writes, oldest
+first, each with its index in its batch (else 0). The daemon takes the newest of them that was done, and counts what
+that one has left as seen, unless ``strict`` or ``if_version`` is given.
 """
 
 from __future__ import annotations

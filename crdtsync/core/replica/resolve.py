@@ -45,7 +45,16 @@ class KeyConflict:
 
 
 def resolve(draft: Draft, args: Arguments) -> Result:
-    """The request ``resolve``: exactly one of ``take`` (a dot of a sibling), ``value`` and ``merge``."""
+    """The request ``resolve``: puts one value in the place of several.
+
+    A resolution takes one of three arguments. If the key has only one value, ``take`` and ``merge`` do nothing.
+
+    - ``take``: the value that holds this dot. The losing value of a field becomes the field's value. Over 1,000 entries
+      is ``too_large``. A dot that is gone, or that no known node has, is ``version_mismatch``; one that is on its way
+      here is waited for.
+    - ``value``: a new value, of a register, with the options of ``set``.
+    - ``merge``: all values together; texts only, else ``kind_mismatch``.
+    """
     key = check_key(args.get("key"))
     ways = [name for name in _WAYS if args.get(name) not in (None, False)]
     if len(ways) != 1:

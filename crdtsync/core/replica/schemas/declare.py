@@ -36,7 +36,21 @@ SCHEMAS_MAX = 1000
 def schema_set(draft: Draft, args: Arguments) -> Result:
     """The request ``schema_set``: declare what holds for the keys of a pattern, or, with ``remove``, nothing any more.
 
-    Replaces what is declared for it now; fields that this version does not know stay.
+    [Model your data](../how-to/model-data.md#which-read-policy) says what a schema declares; ``remove`` takes it back.
+    ``history`` is true, as of all other keys; false, none; ``{"bytes": N}``; or ``{"age_ms": N}``: the values that
+    ended within that time.
+
+    A schema is a register with the map ``{"policy", "refuse_lower"}``, and ``history`` unless that is true, under the
+    reserved key ``_schema/PATTERN``, where only ``schema_set`` writes. Fields and policies of newer versions are kept;
+    an unknown policy counts as ``lww``.
+
+    The other fields are [rules](../how-to/model-data.md#what-may-be-written), each unless it is null: ``kind``,
+    ``json`` (a JSON Schema as msgpack, a bin), ``ttl`` in milliseconds, ``sliding``, ``writers``, ``version``,
+    ``older`` (``refuse`` or ``mark``), ``max_entries`` and ``max_bytes``. With ``sliding``, a value has ``slides``, and
+    each ``get``, ``entry``, ``get_many`` or ``blob_read`` that gives it its ``ttl`` again writes a register
+    ``_kept/KEY`` without a value that lives that long. The error is ``schema_mismatch`` with ``key``, ``pattern``,
+    ``rule`` and ``path``. A schema whose ``version`` was declared more than once has ``since``: that version, and when
+    it was declared first. A write with ``schema_version`` says which version its author knows.
     """
     pattern = _pattern(args.get("pattern"))
     key = SCHEMA_PREFIX + pattern
