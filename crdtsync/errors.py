@@ -247,7 +247,7 @@ class InvalidValue(Refused, ValueError):
 
 
 class TooLarge(Refused):
-    """A key, value, batch or change is over its [limit](../how-to/model-data.md#limits): split it.
+    """A key, value, batch or change is over its [limit](bounds.md#what-goes-over-sockets): split it.
 
     Edits that make a text no longer are always taken. If ``get`` or its like raises this, the answer does not fit into
     one reply (8 MiB), and the message says what to do.
