@@ -276,7 +276,10 @@ class Draft:
 
     def edits_of(self, document: Dot) -> DraftedEdits:
         """The edits of the document by the operations so far; to be read."""
-        return self.edits.setdefault(document, DraftedEdits())
+        found = self.edits.get(document)
+        if found is None:
+            found = self.edits[document] = DraftedEdits()
+        return found
 
     def document(self, dot: Dot, *edits: bytes) -> Document:
         """The document with the edits so far, and with ``edits``: a copy if there are any, to be read only."""

@@ -58,8 +58,9 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     document = _document(draft, live, args.get("document"))
     target = document or draft.own_dot()
     family = family_of(draft.held(key), target)
-    if family is not None and draft.space.documents.exists(family.current):  # else it would be made in each since then
-        document = target = family.current
+    newest = target if family is None else family.current
+    if newest != target and draft.space.documents.exists(newest):  # else it would be made in each since then
+        document = target = newest
     if family is not None and family.before(target):
         update = _placed(draft, family, target, update)
     summary = draft.check_edit(target, update)

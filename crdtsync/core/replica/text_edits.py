@@ -29,7 +29,7 @@ from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import Change, Op
 from crdtsync.wire.codec import new_row, pack
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.limits import CHANGE_OPS_MAX, EDIT_PARTS
+from crdtsync.wire.limits import CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, at_once, parts_at_most
 from crdtsync.wire.yjs.lib0 import InvalidUpdate
@@ -55,9 +55,9 @@ PASSED_ON = CHANGE_OPS_MAX + 1
 TAKEN_IN = 2 * PASSED_ON
 """Likewise what a new document has taken in of older ones."""
 
-SMALL_PARTS = EDIT_PARTS
+SMALL_PARTS = 9
 """Changes of so many parts do not count, so that a host that was away takes in thousands of small edits in a turn."""
-TAKING_IN_PARTS = 5 * EDIT_PARTS
+TAKING_IN_PARTS = 5 * SMALL_PARTS
 """To so many parts comes to look for what a new document lacks of an older one; or to load one."""
 
 _TEXT = int(Kind.TEXT)
@@ -288,7 +288,7 @@ class TextEdits:
             parts = self._documents.get(edit.document).parts_at_once(edit.update, is_next=is_alone)
         except (CrdtSyncError, InvalidUpdate):
             return parts_at_most(edit.update, STEP_PARTS_MAX)  # it is judged, and skipped
-        return parts + newer * (EDIT_PARTS + parts)
+        return parts + newer * (SMALL_PARTS + parts)
 
     def _done(self, parts: int) -> int:
         """Note that so much is taken in; how much that was in this turn."""
@@ -447,8 +447,9 @@ class TextEdits:
             if not is_tried:
                 yield from stage.apply(document, update)
             made.append(new_row(_Made, (document, dot, update)))
-            is_begun = edit.is_beginning and not any(is_edit_of(later, document) for later in change.ops[dot.n + 1 :])
-            if is_begun and family is not None:
+            if family is None or not edit.is_beginning:
+                return made
+            if not any(is_edit_of(later, document) for later in change.ops[dot.n + 1 :]):
                 yield from self._take_in_older(document, family, dot, stage, made)
         except CrdtSyncError as error:
             made.append(error)
