@@ -18,6 +18,7 @@ from crdtsync.core.text.yjs_library import (
     ROOTS,
     client_of,
     edited_by,
+    in_few,
     is_panic,
     loaded_in_steps,
     new_doc,
@@ -75,11 +76,6 @@ LOOKED_AT_A_PART = 300
 
 LIBRARY_PARTS = 16
 """So many parts the Yjs library inserts in the time in which one is judged, where it need not look far."""
-
-JOINED_BYTES_MAX = 8_000_000
-"""Bytes of pieces that the Yjs library joins at the end of an update, 1 ms a million; a longer update is cut in pieces
-itself: 1,300 of 690 characters took 650 ms.
-"""
 
 STEP_PARTS_MAX = WORK_PARTS_MAX // 2
 """To so many parts comes what is taken in of other hosts' edits in one turn: some 20 ms."""
@@ -312,12 +308,8 @@ class Document:
         if judged is None and self._checked is not None and self._checked[0] == update:
             judged = self._checked[1]
         judged = self.check(update, structs_max=structs_max) if judged is None else judged
-        if judged.competition.joined <= JOINED_BYTES_MAX:
-            self._library_takes(update)
-        else:
-            for group in at_once(in_pieces(update, self.outline(), _joined_a_step(judged))):
-                for piece in group:
-                    self._library_takes(piece)
+        update = judged.joined or update
+        self._library_takes(update)
         self._note_taken_in(update, judged)
 
     def twin(self) -> Steps[Document]:
@@ -363,12 +355,12 @@ class Document:
             raise _refused(error) from None
         if judged.parts > STEP_PARTS_MAX // 2:
             yield
+        update = judged.joined or update
         parts = judged.parts // LIBRARY_PARTS + self._looked_at_parts(judged)
-        if parts <= STEP_PARTS_MAX and judged.competition.joined <= JOINED_BYTES_MAX:
+        if parts <= STEP_PARTS_MAX:
             self._library_takes(update)
         else:
             structs, ranges = _sizes_a_step(judged.competition)
-            structs = min(structs, _joined_a_step(judged))
             for group in (yield from in_pieces(update, self.outline(), structs, ranges)):
                 for piece in group:
                     self._library_takes(piece)
@@ -600,7 +592,7 @@ class Document:
         parts = [*([state] if state else ()), *updates, *self._uncommitted]
         try:
             for part in parts:
-                doc.apply_update(part)
+                doc.apply_update(in_few(part) if part != state else part)
                 done += len(part)
                 if done > LOAD_STEP_BYTES:
                     done = 0
@@ -723,11 +715,6 @@ def _sizes_a_step(competition: Competition) -> tuple[int, int]:
     items = STEP_PARTS_MAX * LIBRARY_PARTS // (1 + looks)
     ranges = (STEP_PARTS_MAX - scan) * MOVES_A_SCAN // (MOVES_A_SCAN + scan)
     return max(1, items), max(1, ranges)
-
-
-def _joined_a_step(summary: UpdateSummary) -> int:
-    """How many items come to :data:`JOINED_BYTES_MAX` at most where they are made one, wherever the long ones are."""
-    return max(1, summary.structs * JOINED_BYTES_MAX // max(1, summary.competition.joined))
 
 
 def _refused(error: InvalidUpdate) -> InvalidValue:

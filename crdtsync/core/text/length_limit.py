@@ -70,7 +70,7 @@ class TextLengths:
         known = self._tried.get(document)
         tried = known[1] if known is not None and known[0] == count else copied(document)
         before_bytes = tried.text_bytes()
-        after_bytes = tried.text_bytes_with(update)
+        after_bytes = tried.text_bytes_with(summary.joined or update)
         if before_bytes < after_bytes > TEXT_BYTES_MAX:
             self._tried.pop(document, None)
             raise TooLarge(

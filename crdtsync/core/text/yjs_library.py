@@ -7,18 +7,23 @@ structural validation of :mod:`crdtsync.wire.yjs.validator` may come here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from crdtsync.differences import Edit
 from crdtsync.wire.yjs.encoding import STEP_STRUCTS, Steps
-from crdtsync.wire.yjs.rewriting import in_pieces
+from crdtsync.wire.yjs.lib0 import InvalidUpdate
+from crdtsync.wire.yjs.rewriting import in_pieces, joined
 from crdtsync.wire.yjs.validator import RootKind
 
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
 
     YjsText = Doc[Text]
+
+LONG_BYTES_MIN = 8 * 1024
+"""Stored edits that are longer are looked at before the library takes them in."""
 
 ROOT = "text"
 ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
@@ -106,9 +111,17 @@ def whole_state(state: bytes | None, updates: list[bytes]) -> bytes:
     if not updates:
         return state or b""
     doc = new_doc()
-    for update in (*([state] if state else ()), *updates):
+    for update in (*([state] if state else ()), *map(in_few, updates)):
         doc.apply_update(update)
     return doc.get_update()
+
+
+def in_few(update: bytes) -> bytes:
+    """A stored edit as the library takes it in soonest: it may have been made in many pieces, which fit together."""
+    if len(update) > LONG_BYTES_MIN:
+        with suppress(InvalidUpdate):  # there are more than an edit may have
+            return joined(update)
+    return update
 
 
 def is_panic(error: BaseException) -> bool:

@@ -97,8 +97,7 @@ class Competition:
     ``items`` is how many the document has at most, ``placed`` how many came, ``steps`` the bound, ``growth`` by how
     much one more item may raise it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
     The longest string has ``longest`` characters at most, as one item ``largest``; Yjs goes through ``scanned`` of them
-    to cut strings in two, from the last of the ``cut_at`` on. So much of strings it copies where an update brings in
-    pieces what ``joined`` makes one: from the last on, each with all that came after it.
+    to cut strings in two, from the last of the ``cut_at`` on.
     """
 
     base: Competition | None = None
@@ -110,7 +109,6 @@ class Competition:
     longest: int = 0
     largest: int = 0
     scanned: int = 0
-    joined: int = 0
     siblings: dict[Left, tuple[_Sibling, ...]] = field(default_factory=dict)  # the last ones, where there are many
     counts: dict[Left, int] = field(default_factory=dict)  # where there are many, how many
     contested: set[Left] = field(default_factory=set)  # where not each stands before the one that came before it
@@ -118,7 +116,6 @@ class Competition:
     latest: dict[int, tuple[_Sibling, ...]] = field(default_factory=dict)  # by client, the last ones that do
     points: set[int] = field(default_factory=set)  # where deletions begin and end
     cut_at: list[int] = field(default_factory=list)  # in order, where what came since has cut strings in two
-    runs: dict[int, int] = field(default_factory=dict)  # by client, so many items each went on where the last ended
 
     def beside(self) -> Competition:
         """The competition that an update adds to this one; :meth:`advance` notes it."""
@@ -156,8 +153,6 @@ class Competition:
                 self.counts[left] = self._count_of(left) + 1
         if is_next:
             client = first >> CLOCK_BITS
-            self.runs[client] = self.runs.get(client, 0) + 1
-            self.joined += self.runs[client] * (end - first)
             self.latest[client] = (*self._latest_of(client)[1 - LATEST_MAX :], here)
         else:
             self.apart.add(first)

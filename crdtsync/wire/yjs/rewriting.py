@@ -11,9 +11,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.encoding import (
+    ANY,
     CLOCK_MAX,
     DELETED,
     GC,
@@ -22,12 +24,13 @@ from crdtsync.wire.yjs.encoding import (
     Id,
     Steps,
     Struct,
+    at_once,
     causally,
     read_deletes,
     read_sections,
     read_sections_slowly,
 )
-from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_text, written_text, written_uint
+from crdtsync.wire.yjs.lib0 import InvalidUpdate, read_text, read_uint, written_text, written_uint
 from crdtsync.wire.yjs.order import Run, in_order
 
 Inserted = dict[int, list[Struct]]
@@ -99,6 +102,75 @@ def in_pieces(
 def _piece(update: bytes, client: int, run: list[Struct]) -> bytes:
     head = b"".join(map(written_uint, (1, len(run), client, run[0].clock)))
     return head + update[run[0].at : run[-1].stop] + b"\0"
+
+
+Runs = dict[int, list[list[Struct]]]
+"""The structs of each client; those of which each goes on where the one before ended are together."""
+
+
+def runs_of(sections: Inserted, known: Mapping[int, int]) -> Steps[Runs]:
+    """Those of an update; what a document that holds ``known`` has already stays apart.
+
+    Where nothing comes between them, the Yjs library makes one item of such a run when it has taken it in: from the
+    last on, and each time it copies all that follows.
+    """
+    runs: Runs = {}
+    done = 0
+    for client, structs in sections.items():
+        found = runs[client] = [[structs[0]]]
+        held = known.get(client, 0)
+        for before, struct in pairwise(structs):
+            if (
+                struct.origin == (client, before.end - 1)
+                and struct.right == before.right
+                and struct.kind == before.kind
+                and struct.kind in (STRING, ANY)
+                and not struct.keyed
+                and before.clock >= held
+            ):
+                found[-1].append(struct)
+            else:
+                found.append([struct])
+            done += 1
+            if done % STEP_STRUCTS == 0:
+                yield
+    return runs
+
+
+def as_one(run: list[Struct]) -> Struct:
+    """The item that stands for all of them."""
+    if len(run) == 1:
+        return run[0]
+    first, last = run[0], run[-1]
+    pairs = [struct.clock - first.clock + offset for struct in run if struct.detail for offset in _pairs(struct)]
+    return first._replace(end=last.end, stop=last.stop, detail=pairs)
+
+
+def _pairs(struct: Struct) -> list[int]:
+    return struct.detail if isinstance(struct.detail, list) else []
+
+
+def with_runs_joined(update: bytes, runs: Runs, deletes_at: int) -> bytes:
+    """The update with one item for each run."""
+    items = [_one(update, client, run) for client, members in runs.items() for run in members]
+    return written_update(items, update[deletes_at:])
+
+
+def _one(update: bytes, client: int, run: list[Struct]) -> NewStruct:
+    """The content of a string, and of values, is a count and what it counts."""
+    first = run[0]
+    if len(run) == 1:
+        return NewStruct(client, first.clock, update[first.at : first.stop])
+    counts = [read_uint(update, struct.body) for struct in run]
+    contents = [update[start : struct.stop] for struct, (_, start) in zip(run, counts, strict=True)]
+    head = update[first.at : first.body] + written_uint(sum(count for count, _ in counts))
+    return NewStruct(client, first.clock, head + b"".join(contents))
+
+
+def joined(update: bytes) -> bytes:
+    """An update that does the same, with one item for each run."""
+    sections, deletes_at = read_sections(update)
+    return with_runs_joined(update, at_once(runs_of(sections, {})), deletes_at)
 
 
 def deletion(ranges: list[tuple[int, int, int]]) -> bytes:

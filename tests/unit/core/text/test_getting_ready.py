@@ -16,10 +16,10 @@ from crdtsync.core.text import document_cache, passing, taking_ahead
 from crdtsync.core.text.family import OLDER_MAX
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
-from crdtsync.core.text.yjs_library import ROOT, edited_by
+from crdtsync.core.text.yjs_library import ROOT, edited_by, in_few
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
-from crdtsync.wire.yjs.encoding import STRING, Steps
+from crdtsync.wire.yjs.encoding import STRING, Steps, read_sections
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
 from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
@@ -586,8 +586,12 @@ def test_a_large_edit_of_a_member_is_taken_in_over_several_turns(node: Host, upd
     assert node.alarms == set()
 
 
+def structs_in(update: bytes) -> int:
+    return sum(map(len, read_sections(update)[0].values()))
+
+
 @pytest.mark.parametrize("is_of_member", [False, True])
-def test_pieces_that_fit_together_are_taken_in_few_at_a_time(
+def test_pieces_that_fit_together_are_taken_in_as_one(
     node: Host, monkeypatch: pytest.MonkeyPatch, is_of_member: bool
 ) -> None:
     """From the last on the Yjs library makes them one, and copies each time what is one already."""
@@ -605,23 +609,31 @@ def test_pieces_that_fit_together_are_taken_in_few_at_a_time(
         ]
     )
     taken: list[int] = []
+    loaded: list[int] = []
+    monkeypatch.setattr(document_cache, "STATE_EVERY_PARTS", 10**9)
 
     def take(held: module.Document, piece: bytes) -> None:
-        taken.append(len(piece))
+        taken.append(structs_in(piece))
         takes(held, piece)
+
+    def load(update: bytes) -> bytes:
+        few = in_few(update)
+        loaded.append(structs_in(few))
+        return few
 
     takes = module.Document._library_takes
     monkeypatch.setattr(module.Document, "_library_takes", take)
+    monkeypatch.setattr(module, "in_few", load)
     if is_of_member:
         Renegade(node).write("default", text_op("t", None, decode_dot(document), update, ()))
         node.fleet.run(1.0)
     else:
         agent.do("text_apply", key="t", update=update)
-    assert len(taken) > 10
-    assert max(taken) ** 2 / chars < 4 * module.JOINED_BYTES_MAX
+    assert sum(taken) == 1
     for _ in range(2):
         assert texts_of(node) == ["a" * PASTED + "b" * pieces * chars]
         node.restart()
+    assert max(loaded) == 1
 
 
 def test_copies_of_many_texts_are_not_all_in_memory(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
