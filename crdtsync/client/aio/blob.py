@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from crdtsync.client.operations import blobs
-from crdtsync.client.operations.blob_file import AsyncBlobFile
+from crdtsync.client.operations.blobs import AsyncBlobFile
 from crdtsync.errors import DamagedValue, InvalidRequest
 from crdtsync.wire.blobs import PART_BYTES
 

@@ -13,13 +13,11 @@ from crdtsync.client.aio.methods.checkpoints import AsyncCheckpointMethods
 from crdtsync.client.aio.methods.cluster import AsyncClusterMethods
 from crdtsync.client.aio.methods.coordination import AsyncCoordinationMethods
 from crdtsync.client.aio.methods.daemon import AsyncDaemonMethods
-from crdtsync.client.aio.methods.editors import AsyncEditorMethods
 from crdtsync.client.aio.methods.forks import AsyncForkMethods
+from crdtsync.client.aio.methods.handles import AsyncHandleMethods
 from crdtsync.client.aio.methods.history import AsyncHistoryMethods
 from crdtsync.client.aio.methods.keys import AsyncKeyMethods
 from crdtsync.client.aio.methods.kinds import AsyncKindMethods
-from crdtsync.client.aio.methods.mirrors import AsyncMirrorMethods
-from crdtsync.client.aio.methods.resolvers import AsyncResolverMethods
 from crdtsync.client.aio.methods.schemas import AsyncSchemaMethods
 from crdtsync.client.aio.methods.spaces import AsyncSpaceMethods
 from crdtsync.client.aio.text_lock import AsyncTexts
@@ -49,13 +47,11 @@ class AsyncSession(
     AsyncClusterMethods,
     AsyncCoordinationMethods,
     AsyncDaemonMethods,
-    AsyncEditorMethods,
+    AsyncHandleMethods,
     AsyncForkMethods,
     AsyncHistoryMethods,
     AsyncKeyMethods,
     AsyncKindMethods,
-    AsyncMirrorMethods,
-    AsyncResolverMethods,
     AsyncSchemaMethods,
     AsyncSpaceMethods,
 ):

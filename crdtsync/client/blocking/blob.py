@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from crdtsync.client.operations import blobs
-from crdtsync.client.operations.blob_file import BlobFile
+from crdtsync.client.operations.blobs import BlobFile
 from crdtsync.errors import DamagedValue, InvalidRequest
 from crdtsync.wire.blobs import PART_BYTES
 

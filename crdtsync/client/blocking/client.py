@@ -15,13 +15,11 @@ from crdtsync.client.blocking.methods.checkpoints import CheckpointMethods
 from crdtsync.client.blocking.methods.cluster import ClusterMethods
 from crdtsync.client.blocking.methods.coordination import CoordinationMethods
 from crdtsync.client.blocking.methods.daemon import DaemonMethods
-from crdtsync.client.blocking.methods.editors import EditorMethods
 from crdtsync.client.blocking.methods.forks import ForkMethods
+from crdtsync.client.blocking.methods.handles import HandleMethods
 from crdtsync.client.blocking.methods.history import HistoryMethods
 from crdtsync.client.blocking.methods.keys import KeyMethods
 from crdtsync.client.blocking.methods.kinds import KindMethods
-from crdtsync.client.blocking.methods.mirrors import MirrorMethods
-from crdtsync.client.blocking.methods.resolvers import ResolverMethods
 from crdtsync.client.blocking.methods.schemas import SchemaMethods
 from crdtsync.client.blocking.methods.spaces import SpaceMethods
 from crdtsync.client.blocking.text_lock import Texts
@@ -51,13 +49,11 @@ class Session(
     ClusterMethods,
     CoordinationMethods,
     DaemonMethods,
-    EditorMethods,
+    HandleMethods,
     ForkMethods,
     HistoryMethods,
     KeyMethods,
     KindMethods,
-    MirrorMethods,
-    ResolverMethods,
     SchemaMethods,
     SpaceMethods,
 ):

@@ -16,10 +16,8 @@ Modules:
 - ``writes``: every write as a request, alone or in a batch
 - ``batch``: several writes, recorded and sent as one change
 - ``conflict_answer``: what a resolver answers, as a write
-- ``history``: what was written, and what became of it
-- ``explain``: why a node has of a key what it has
-- ``blobs``: where the bytes of a blob come from, and the requests that store and read them
-- ``blob_file``: what makes a file of a blob that is being read
+- ``history``: what was written, and what became of it; why a node has of a key what it has
+- ``blobs``: where the bytes of a blob come from, the requests that store and read them, and what makes a file of one
 - ``checkpoints``: points of the past with a name
 - ``forks``: carrying the state of keys from one space into another
 - ``restore``: what differs between two points, and going back to one

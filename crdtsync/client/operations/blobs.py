@@ -1,4 +1,5 @@
-"""Blobs as requests: where their bytes come from, and what of them is sent together.
+"""Blobs as requests: where their bytes come from, and what of them is sent together; and what makes a file of a blob
+that is being read: among threads an ``io`` object, under asyncio what is like one.
 
 A put goes through its source by portions of up to 1 MiB, so that no more is in memory. A source that can be gone
 through twice is hashed first: then parts that an earlier put has left behind, which was cut off, are not sent again.
@@ -9,8 +10,9 @@ from __future__ import annotations
 import io
 import os
 from hashlib import sha256
+from io import DEFAULT_BUFFER_SIZE, BufferedIOBase
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from crdtsync.client.session.request_context import Write, add_options
 from crdtsync.client.values.write_result import Written
@@ -21,12 +23,13 @@ from crdtsync.wire.change import value_hash
 from crdtsync.wire.codec import pack
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import AsyncIterator
 
     from crdtsync.client.protocol.steps import Exchange
     from crdtsync.client.session.request_context import Arguments, Context, Seen
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry
+
 
 PORTION_BYTES = PARTS_AT_ONCE * PART_BYTES
 """Bytes that one request stores."""
@@ -184,3 +187,51 @@ def manifest_in(entry: Entry) -> Manifest:
         raise KindMismatch(f"{entry.key!r} is a {entry.kind}, not a blob: read it with get", key=entry.key)
     value = entry.value or {}
     return checked(*(value.get(name) for name in Manifest._fields))
+
+
+class BlobFile(BufferedIOBase):
+    """For the blocking client. ``read``, ``seek`` and ``tell`` are the blob's; the rest of a file stands on them."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The key, which stands for a path."""
+        return self.key
+
+    def read1(self, size: int = -1) -> bytes:
+        """The next bytes, at most ``size`` of them and at most 512 KiB."""
+        return self.read(PART_BYTES if size < 0 else min(size, PART_BYTES))
+
+    def peek(self, _size: int = 0) -> bytes:
+        """Some of the next bytes, which stay the next ones; none at the end only."""
+        here = self.tell()
+        left_of_part = PART_BYTES - here % PART_BYTES  # the part after it would take this one's place
+        data = self.read(min(DEFAULT_BUFFER_SIZE, left_of_part))
+        self.seek(here)
+        return data
+
+
+class AsyncBlobFile:
+    """For the asyncio client."""
+
+    closed = False
+
+    async def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Read no more."""
+        self.closed = True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The rest in pieces of 512 KiB, whose last one is shorter: not in lines."""
+        while data := await self.read(PART_BYTES):
+            yield data
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

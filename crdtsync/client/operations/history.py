@@ -1,4 +1,6 @@
-"""History: each write with its author, what it had seen, and what became of it: the request and its result."""
+"""History: each write with its author, what it had seen, and what became of it: the request and its result. Also why a
+node has of a key what it has.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from crdtsync.client.operations.keys import Operations
     from crdtsync.client.protocol.steps import Steps
     from crdtsync.client.session.request_context import Arguments
+
+_TIMES = frozenset({"time", "received", "expires", "since", "last_seen"})
+_PACKED = frozenset({"value", "meta"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +189,21 @@ def past_value_from_wire(fields: Fields) -> PastValue:
         began=moment(fields.get("began")),
         is_cut=fields.get("cut", False),
     )
+
+
+def explanation(reply: Any) -> dict[str, Any]:
+    """The answer of one key."""
+    return {name: _part(field) for name, field in reply.items()}
+
+
+def _part(part: Any) -> Any:  # Any: whatever the answer is made of
+    """The same with times and values as Python has them, however deep."""
+    if isinstance(part, dict):
+        return {name: _field(name, field) for name, field in part.items()}
+    return [_part(item) for item in part] if isinstance(part, list) else part
+
+
+def _field(name: str, field: Any) -> Any:  # Any: as above
+    if name in _TIMES and (field is None or isinstance(field, int)):
+        return moment(field)
+    return plain(field) if name in _PACKED and isinstance(field, bytes) else _part(field)

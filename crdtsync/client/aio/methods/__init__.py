@@ -22,7 +22,7 @@ Modules:
 - ``access``: agents with keys, rules, quotas
 - ``daemon``: metrics, log level, backup
 - ``coordination``: claims; it opens :mod:`crdtsync.coordination`, above the client
-- ``editors``, ``mirrors``, ``resolvers``: open an editor, a mirror, a resolver
+- ``handles``: open an editor, a mirror, a resolver, which go on by themselves
 
 May import: all rooms of the client below the two shells.
 """

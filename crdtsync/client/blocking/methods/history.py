@@ -51,7 +51,7 @@ class HistoryMethods(Methods):
         (all fields: agent-protocol.md). Nothing is asked of other nodes, and it does
         not count as reading the key.
         """
-        from crdtsync.client.operations.explain import explanation
+        from crdtsync.client.operations.history import explanation
 
         arguments: Arguments = {"key": key} if space is None else {"key": key, "space": space}
         return self._ask_for(explanation, "explain", arguments, timeout)
