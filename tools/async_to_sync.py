@@ -64,7 +64,7 @@ RULES = [
     (r"\badapters\.async_attached\b", "adapters.attached"),
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\basynccontextmanager\b", "contextmanager"),
-    (r"\b(client|coordination)\.aio\b", r"\1.blocking"),
+    (r"\b(client|coordination|context\.\w+)\.aio\b", r"\1.blocking"),
     (r"\basyncio client\b", "blocking client"),
     (r"(?<!written once, )\bfor asyncio\b", "for threads"),
 ]

@@ -322,6 +322,23 @@ def test_a_search_shows_an_agent_what_it_may_read(daemon: Daemon, tmp_path: Path
     assert [found.key for found in search.search("word")] == ["open/a"]
 
 
+def test_what_no_reply_holds_as_a_whole_is_found_and_shown_in_part_and_hides_nothing_else(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    ann = daemon.client("ann")
+    ann.set("notes/pizza", "with anchovies")
+    for word in ("oldest", "b", "c", "d", "newest"):
+        ann.append("large/log", f"{word} " + "x" * 900_000)
+        ann.merge("large/map", {word: "y" * 900_000})
+        ann.add("large/set", f"{word} " + "z" * 900_000)
+    search = Search(ann, folder=tmp_path)
+    assert [found.key for found in search.search("anchovies")] == ["notes/pizza"]
+    assert {found.key for found in search.search("newest")} == {"large/log", "large/map"}
+    view = Views(ann).view(budget_tokens=2_000)
+    assert "anchovies" in view.text
+    assert {*view.shown, *view.left_out} == {"notes/pizza", "large/log", "large/map", "large/set"}
+
+
 def codex_line(text: str) -> str:
     payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
     return json.dumps({"timestamp": "2026-11-20T10:00:00Z", "type": "response_item", "payload": payload}) + "\n"

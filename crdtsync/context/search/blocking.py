@@ -20,6 +20,7 @@ from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
+from crdtsync.context.view.blocking import whole
 from crdtsync.errors import DamagedValue, InvalidEncoding, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
@@ -161,9 +162,7 @@ class Search:
         """``entry`` with its value, which a listing leaves out of what is large; of a saved session what was said."""
         if entry.kind == "log" and entry.key.startswith(_LINES):
             return replace(entry, value=self._said(entry.key, index))
-        if entry.value is not None or entry.kind == "register":
-            return entry
-        return replace(entry, value=self._session.get(entry.key))
+        return whole(self._session, entry)
 
     def _said(self, key: str, index: Index) -> Said:
         """The texts of a saved session since it was read last, or all of it."""

@@ -17,14 +17,16 @@ from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_ala
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.held import HeldView, HeldViews, chars_of
-from crdtsync.context.view.items import Item, items_of
+from crdtsync.context.view.items import Item, items_of, text_of
 from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
-from crdtsync.errors import CrdtSyncError, InvalidRequest, VersionMismatch
+from crdtsync.errors import CrdtSyncError, DamagedValue, InvalidRequest, NotAllowed, TooLarge, VersionMismatch
 
 _ONE_BY_ONE_MAX = 100
 """So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
 
 _PARTS = 10
+_PART_CHARS = 1024 * 1024
+_PART_ELEMENTS_MAX = 4_096
 
 
 class AsyncViews:
@@ -243,7 +245,7 @@ class AsyncViews:
         return held
 
     async def _items(self, definition: Definition, found: Mapping[str, Entry]) -> list[Item]:
-        return items_of([await self._whole(entry) for entry in found.values()], definition.pinned)
+        return items_of([await whole(self._client, entry) for entry in found.values()], definition.pinned)
 
     async def _all(self, definition: Definition, after: str | None = None) -> tuple[dict[str, Entry], str]:
         found: dict[str, Entry] = {}
@@ -271,11 +273,37 @@ class AsyncViews:
         parts = () if entry.kind == "register" else await self._client.history(entry.key, last=_PARTS)
         return any(part.agent != agent for part in parts)
 
-    async def _whole(self, entry: Entry) -> Entry:
-        """``entry`` with its value, which a listing leaves out of what is large."""
-        if entry.value is not None or entry.kind == "register":
-            return entry
-        return replace(entry, value=await self._client.get(entry.key))
+
+async def whole(state: AsyncClient | AsyncSession, entry: Entry) -> Entry:
+    """``entry`` with its value, which a listing leaves out of what is large. Where no reply holds the value, it is the
+    newest elements of a log, or the first ones of a set or map: of about 1 MiB or a little more, and at most 4,096.
+    What the disk has spoilt, or an agent may read no more, stays None.
+    """
+    if entry.value is not None or entry.kind == "register":
+        return entry
+    with suppress(DamagedValue, NotAllowed):
+        try:
+            return replace(entry, value=await state.get(entry.key))
+        except TooLarge:
+            return replace(entry, value=await _part(state, entry))
+    return entry
+
+
+async def _part(state: AsyncClient | AsyncSession, entry: Entry) -> Any:
+    part: Any = None
+    count = 4
+    while count <= _PART_ELEMENTS_MAX:
+        match entry.kind:
+            case "log":
+                part = list(await state.log(entry.key, last=count))
+            case "set":
+                part = list(await state.members(entry.key, limit=count))
+            case "map":
+                part = {field.name: field.value for field in await state.fields(entry.key, limit=count)}
+        if part is None or len(part) < count or len(text_of(part)) >= _PART_CHARS:
+            break
+        count *= 4
+    return part
 
 
 def _changed(definition: Definition, wanted: Mapping[str, Any]) -> Definition:
