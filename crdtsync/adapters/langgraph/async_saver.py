@@ -55,8 +55,8 @@ class AsyncCrdtSaver(CallsInThreads, AsyncAttached):
 
     Arguments are those of :class:`~crdtsync.adapters.async_attached.AsyncAttached`.
 
-    A checkpoint of which something is missing is skipped, with a warning in the log: the one before it is used. To
-    ask for just that one gets :class:`DamagedCheckpoint`.
+    A checkpoint of which something is missing, or is not what was written there, is skipped, with a warning in the log:
+    the one before it is used. To ask for just that one gets :class:`DamagedCheckpoint`.
 
     A value of a channel has at most 64 MiB. One of a class of your own is read back as a dict, unless ``serde`` allows
     the class, as ``JsonPlusSerializer(allowed_msgpack_modules=[YourClass])`` does, or ``LANGGRAPH_STRICT_MSGPACK=true``

@@ -194,7 +194,7 @@ class Layout:
             if channel in values:
                 key = self.value_key(thread, namespace, channel, version)
                 kind, data = self._encoded(serde, values[channel], channel)
-                yield from pack(key, parts, data, type=kind)
+                yield from pack(key, self._name(key), parts, data, type=kind)
                 self.kept.add(key, (kind, data))
         said = get_checkpoint_metadata(config, metadata)
         if self._redact is not None:  # but no text of the checkpoint itself, such as versions and names of channels
@@ -208,8 +208,10 @@ class Layout:
         self.written.begin(thread, namespace, checkpoint["id"])
         kind, data = serde.dumps_typed(record)
         run = said.get("run_id")
+        key = self.key(CHECKPOINTS, thread, namespace, checkpoint["id"])
         yield from pack(
-            self.key(CHECKPOINTS, thread, namespace, checkpoint["id"]),
+            key,
+            self._name(key),
             parts,
             data,
             meta={"run_id": run} if isinstance(run, str) else None,
@@ -234,8 +236,10 @@ class Layout:
             index = WRITES_IDX_MAP.get(channel, place)
             kind, data = self._encoded(serde, value, channel)
             self.written.add(after, run, (task_path, task_id, index), (task_id, channel, kind, data))
+            key = self.key(CHECKPOINTS, thread, namespace, checkpoint_id, task_id, str(index))
             yield from pack(
-                self.key(CHECKPOINTS, thread, namespace, checkpoint_id, task_id, str(index)),
+                key,
+                self._name(key),
                 self.parts(thread, namespace),
                 data,
                 if_absent=index >= 0,
@@ -251,6 +255,10 @@ class Layout:
     def value_key(self, thread: str, namespace: str, channel: str, version: str | float) -> str:
         """The key of a channel's value."""
         return f"{self.below(VALUES, thread, namespace)}{quoted(channel)}/{quoted(str(version))}"
+
+    def _name(self, key: str) -> str:
+        """The key of a record without prefix, kind and thread: it stays when a thread is copied."""
+        return key.split("/", self._head_parts - 2)[-1]
 
     def _value_keys(self, thread: str, namespace: str, versions: dict[str, str | float]) -> dict[str, str]:
         """Where the values of a checkpoint are, by channel. It has most of them in common with the one read before."""
@@ -284,7 +292,7 @@ class Layout:
         if key not in stored:
             raise DamagedCheckpoint(f"{key} is missing")
         head = stored[key]
-        data = unpack(key, head, self.parts(*self.names(key)[:2]) if has_parts(head) else "", stored)
+        data = unpack(key, self._name(key), head, self.parts(*self.names(key)[:2]) if has_parts(head) else "", stored)
         return head.get("type"), data
 
     def record(self, serde: SerializerProtocol, key: str, stored: Mapping[str, Any]) -> Record:
@@ -301,6 +309,8 @@ class Layout:
         try:
             thread, namespace, checkpoint_id = self.names(key)
             versions = said["checkpoint"]["channel_versions"]
+            if said["checkpoint"]["id"] != checkpoint_id:
+                raise ValueError(said["checkpoint"]["id"])
             values = self._value_keys(thread, namespace, {each: versions[each] for each in said["channels"]})
             took = None if said.get("took") is None else [_taken(*each) for each in said["took"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -3,6 +3,9 @@
 A key holds 1 MiB at most, and a change 4 MiB. So a *record* is a head at a key of its own, and where its bytes are too
 long for that, parts beside it, named by the digest of the whole. A record that refers to others is written after
 them: a change is never seen before those that its author had made, so whoever finds a head finds its parts.
+
+A record has a *seal*, a checksum of its head and of its name, that is its key without prefix and thread: so one that
+somebody has put in the place of another is noticed, and a copy of a thread is not. Those of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import zlib
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+
+import ormsgpack
 
 from crdtsync.errors import CrdtSyncError, TooLarge
 from crdtsync.named_tuple import NamedTuple
@@ -39,7 +44,14 @@ class Write(NamedTuple):
 
 
 def pack(
-    key: str, parts: str, data: bytes, *, meta: dict[str, Any] | None = None, if_absent: bool = False, **fields: Any
+    key: str,
+    name: str,
+    parts: str,
+    data: bytes,
+    *,
+    meta: dict[str, Any] | None = None,
+    if_absent: bool = False,
+    **fields: Any,
 ) -> Iterator[Write]:
     """The keys of one record, its head last; ``parts`` is what keys of parts begin with.
 
@@ -50,15 +62,20 @@ def pack(
     if len(data) >= COMPRESS_BYTES and len(short := _compressed(data)) < 0.9 * len(data):
         data = short
         fields["zlib"] = True
-    digest = blake2b(data, digest_size=16).digest()
+    head = {**fields, "digest": blake2b(data, digest_size=16).digest()}
     if len(data) <= PART_BYTES:
-        yield Write(key, {**fields, "digest": digest, "data": data}, meta, if_absent)
+        yield Write(key, {**head, "seal": _seal(name, head), "data": data}, meta, if_absent)
         return
-    count = -(-len(data) // PART_BYTES)
-    for number in range(count):
-        yield Write(f"{parts}{digest.hex()}.{number}", data[number * PART_BYTES : (number + 1) * PART_BYTES])
-    meta = {**(meta or {}), "parts": digest.hex()}
-    yield Write(key, {**fields, "digest": digest, "parts": count}, meta, if_absent)
+    head["parts"] = -(-len(data) // PART_BYTES)
+    for number, part in enumerate(part_keys(head, parts)):
+        yield Write(part, data[number * PART_BYTES : (number + 1) * PART_BYTES])
+    meta = {**(meta or {}), "parts": head["digest"].hex()}
+    yield Write(key, {**head, "seal": _seal(name, head)}, meta, if_absent)
+
+
+def _seal(name: str, head: Mapping[str, Any]) -> int:
+    """Whoever changes a record on purpose can make it anew, as the digest: so few bits do, and 1 µs."""
+    return zlib.crc32(ormsgpack.packb(head, option=ormsgpack.OPT_SORT_KEYS), zlib.crc32(name.encode()))
 
 
 def _compressed(data: bytes) -> bytes:
@@ -79,13 +96,22 @@ def part_keys(head: Mapping[str, Any], parts: str) -> list[str]:
     return [f"{parts}{head['digest'].hex()}.{number}" for number in range(head["parts"])]
 
 
-def unpack(key: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
+def unpack(key: str, name: str, head: Any, parts: str, found: Mapping[str, Any]) -> bytes:
     """The bytes of a record, of whose parts ``found`` has those that there are.
 
     :raises DamagedCheckpoint: they are not what was written.
     """
     if not isinstance(head, dict) or not isinstance(head.get("digest"), bytes):
         raise DamagedCheckpoint(f"{key} is not what a checkpointer has written there")
+    said = head.copy()
+    said.pop("data", None)
+    seal = said.pop("seal", None)
+    try:
+        is_own = seal is None or seal == _seal(name, said)
+    except TypeError:  # of what no checkpointer writes
+        is_own = False
+    if not is_own:
+        raise DamagedCheckpoint(f"{key} holds what was not written there, or not so")
     names = part_keys(head, parts) if has_parts(head) else []
     missing = [name for name in names if not isinstance(found.get(name), bytes)]
     if missing:

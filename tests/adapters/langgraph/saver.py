@@ -281,6 +281,40 @@ def test_a_damaged_checkpoint_is_skipped(
     assert found(other, thread("t")).config == first, "pruning keeps the newest one that is whole"
 
 
+SWAPS: dict[str, Any] = {
+    "an older value": (("values", "a", 1), ("values", "a", 0)),
+    "an older value in parts": (("values", "long", 1), ("values", "long", 0)),
+    "the value of another channel": (("values", "a", 1), ("values", "b", 1)),
+    "an older checkpoint": (("checkpoints", 1), ("checkpoints", 0)),
+    "another write": (("checkpoints", 1, "task", 1), ("checkpoints", 1, "task", 0)),
+    "the write of another task": (("checkpoints", 1, "task", 0), ("checkpoints", 1, "other", 0)),
+    "a write to another channel": (("checkpoints", 1, "task", 0), {"channel": "b"}),
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+def test_a_record_in_the_place_of_another_is_noticed(swap: str, saver: CrdtSaver, state: Client) -> None:
+    def key(kind: str, *names: Any) -> str:
+        if kind == "checkpoints":
+            name = configs[names[0] + 1]["configurable"]["checkpoint_id"]
+            return "/".join(["langgraph", kind, "t", "@", name, *map(str, names[1:])])
+        return state.keys(f"langgraph/{kind}/t/@/{names[0]}/")[names[1]]
+
+    configs = [thread("t")]
+    for step in range(2):
+        values = {"a": f"a{step}", "b": f"b{step}", "long": os.urandom(2 * MIB)}
+        configs.append(put(saver, configs[-1], values, step))
+    for task in ("task", "other"):
+        saver.put_writes(configs[-1], [("a", f"{task} a"), ("b", f"{task} b")], task)
+    assert found(CrdtSaver(state), thread("t")).config == configs[2]
+    place, other = SWAPS[swap]
+    harmed = key(*place)
+    state.set(harmed, {**state.get(harmed), **other} if isinstance(other, dict) else state.get(key(*other)))
+    assert found(CrdtSaver(state), thread("t")).config == configs[1]
+    with pytest.raises(DamagedCheckpoint):
+        CrdtSaver(state).get_tuple(configs[2])
+
+
 def head_of(data: bytes, **fields: Any) -> dict[str, Any]:
     """What a saver would have written for these bytes."""
     return {"type": "msgpack", "digest": blake2b(data, digest_size=16).digest(), "data": data, **fields}
@@ -340,10 +374,9 @@ def test_what_no_checkpoint_can_have_taken_in(took: Any, saver: CrdtSaver, state
     older = put(saver, thread("t"), {"text": "x"})
     newer = put(saver, older, {"text": "y"}, step=1)
     (key,) = state.keys("langgraph/checkpoints/", limit=1, reverse=True)
-    kind, data = saver.serde.dumps_typed(
-        {"checkpoint": empty_checkpoint(), "metadata": {}, "channels": [], "took": took}
-    )
-    for write in pack(key, "langgraph/parts/t/@/", data, type=kind):
+    checkpoint = {**empty_checkpoint(), "id": newer["configurable"]["checkpoint_id"]}
+    kind, data = saver.serde.dumps_typed({"checkpoint": checkpoint, "metadata": {}, "channels": [], "took": took})
+    for write in pack(key, key.removeprefix("langgraph/checkpoints/t/"), "langgraph/parts/t/@/", data, type=kind):
         state.set(write.key, write.value)
     assert found(saver, thread("t")).config == older
     with pytest.raises(DamagedCheckpoint, match="says nothing of a checkpoint"):
