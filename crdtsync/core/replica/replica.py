@@ -599,7 +599,7 @@ class Replica(SpaceState):
         """Add what a commit must write beside the changes themselves."""
         self.idle_looks = 0
         self.ledger.batch.clocks.append((self.clock.last, self.id))
-        for document in self.documents.states_due():
+        for document in self.documents.states_due(row.update for row in self.ledger.batch.document_updates):
             self.texts.store(document.dot)
 
     def committed_plainly(self) -> None:

@@ -31,7 +31,9 @@ STATE_EVERY_PARTS = 2000
 """The same, in parts of these edits: loading the document makes them all anew, in one turn."""
 
 STATES_BYTES_MAX = 4 * 1024 * 1024
-"""Documents that one commit stores as a whole, and one more; the others that are due wait for their next edits."""
+"""Documents that one commit stores as a whole, with the edits that it stores, and one document more; the others that
+are due wait for their next edits.
+"""
 
 OPEN_DOCUMENTS_MAX = 1000
 """Documents in memory; beyond it the one unused for longest goes."""
@@ -301,9 +303,9 @@ class Documents:
         if not document.is_uncommitted:
             self._dirty.pop(dot, None)
 
-    def states_due(self) -> Iterable[Document]:
+    def states_due(self, edits: Iterable[bytes]) -> Iterable[Document]:
         """Documents edited since the last commit that are due to be stored as a whole: those with the most edits first,
-        as far as they fit into one commit.
+        as far as they fit into one commit, which stores these edits.
         """
         if not self._dirty:
             return
@@ -312,12 +314,14 @@ class Documents:
             for document in (self._open[dot] for dot in sorted(self._dirty))
             if document.updates_since_state >= STATE_EVERY_UPDATES or document.work_since_state >= STATE_EVERY_PARTS
         ]
-        left_bytes = STATES_BYTES_MAX
+        if not due:
+            return
+        left_bytes = STATES_BYTES_MAX - sum(map(len, edits))
         for document in sorted(due, key=lambda each: -each.work_since_state):
-            yield document
-            left_bytes -= document.size_bytes
             if left_bytes <= 0:
                 return
+            yield document
+            left_bytes -= document.size_bytes
 
     def committed(self) -> None:
         """The batch is on disk."""

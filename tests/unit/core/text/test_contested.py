@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crdtsync.client.text.editor_state import Editing
+from crdtsync.core.interface import Ready
 from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
@@ -283,6 +284,26 @@ def test_edits_of_many_parts_have_a_text_stored_whole(node: Host, monkeypatch: p
     held = node.replica.documents.get(decode_dot(document))
     assert len(held.read()) == 2000 + 6 * 20
     assert held.updates_since_state <= 4
+
+
+def test_a_commit_of_long_edits_stores_no_text_whole(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one does."""
+    monkeypatch.setattr("crdtsync.core.text.document_cache.STATE_EVERY_PARTS", 100)
+    monkeypatch.setattr("crdtsync.core.text.document_cache.STATES_BYTES_MAX", 30_000)
+    stored: list[int] = []
+    deliver = Host.deliver
+
+    def count(host: Host, ready: Ready) -> None:
+        if ready.persist.document_updates:
+            stored.append(len(ready.persist.document_states))
+        deliver(host, ready)
+
+    monkeypatch.setattr(Host, "deliver", count)
+    agent = node.agent()
+    document = write(agent, fresh_updates("ab" * 20_000, b"", 99_999)[0])
+    for clock in range(2):
+        write(agent, update_of([Item((5, clock), None, None)]), document)
+    assert stored == [0, 1, 0]
 
 
 def crowd(agent: Agent, pieces: int) -> Any:
