@@ -11,7 +11,7 @@ import pytest
 from crdtsync.wire.peer.messages import MESSAGES
 from tests.simulator.faults import FAULTS
 from tools import check_docs, reference
-from tools.reference.markdown import docstring, parameters, prose, table
+from tools.reference.markdown import docstring, parameters, prose, table, with_section
 
 
 def test_every_page_is_what_the_code_says():
@@ -86,3 +86,10 @@ def test_prose(text, markdown):
 
 def test_a_cell_of_a_table_stays_one_line():
     assert table(["a"], [["1\n2"]]) == "| a |\n| --- |\n| 1 2 |"
+
+
+def test_a_section_made_anew_ends_where_the_next_one_begins():
+    assert with_section("# A\n\n## B\n\nold\n\nolder\n\n### C\n\nc\n", "## B", "new\n") == (
+        "# A\n\n## B\n\nnew\n\n### C\n\nc\n"
+    )
+    assert with_section("## B\n\nold\n", "## B", "new") == "## B\n\nnew\n"
