@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -336,3 +337,38 @@ def test_hosts_that_came_later_have_what_a_checkpoint_holds_when_all_others_are_
     blob = state.get_blob("blob")
     assert blob is not None
     assert blob.read() == data
+
+
+@pytest.mark.parametrize("what", ["restore", "merge"])
+def test_a_command_whose_daemon_dies_says_how_far_it_came_and_how_to_go_on(
+    daemon: Daemon, tmp_path: Path, what: str
+) -> None:
+    run, state = Shell(daemon.socket, tmp_path), daemon.client()
+    keys = [f"k/{n:04}" for n in range(3000 if what == "restore" else 600)]
+
+    def write(session: Any, value: str) -> None:
+        for first in range(0, len(keys), 500):
+            with session.batch() as batch:
+                for key in keys[first : first + 500]:
+                    batch.set(key, value)
+
+    write(state, "old" if what == "restore" else "then")
+    if what == "restore":
+        state.checkpoint("before")
+        write(state, "ruined")
+        command = ["checkpoint", "restore", "before"]
+    else:
+        state.fork("trial")
+        write(state.session(space="trial"), "old")
+        command = ["space", "merge", "trial"]
+    with run.start("--timeout", "10s", *command) as running:
+        wait_until(lambda: state.get(keys[0]) == "old", what="the first change is made")
+        daemon.kill()
+        out, err = running.process.communicate()
+    done = "keys restored" if what == "restore" else "keys merged"
+    assert out == b""
+    assert running.process.returncode in (3, 5)
+    assert re.search(rf"; [\d,]+ {done} before that: run it again, and it goes on with what is left", err.decode())
+    daemon.start()
+    assert run(*command).status == 0
+    assert {value for _, value in daemon.client().items("k/")} == {"old"}

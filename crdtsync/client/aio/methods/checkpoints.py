@@ -238,6 +238,7 @@ class AsyncCheckpointMethods(AsyncMethods):
         *,
         prefix: str | Iterable[str] | None = None,
         dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
         w: WriteConcern = None,
         timeout: Seconds | None = None,
     ) -> Restored:
@@ -246,7 +247,7 @@ class AsyncCheckpointMethods(AsyncMethods):
         The other keys that it has written are ``left`` alone, each with who else wrote it. Up to 100 keys are one
         change; otherwise as :meth:`restore`.
         """
-        return await self._go_back(since, agent, prefix, dry_run, None, w, timeout)
+        return await self._go_back(since, agent, prefix, dry_run, progress, w, timeout)
 
     async def _go_back(
         self,

@@ -13,7 +13,7 @@ from crdtsync.client.protocol.steps import limit_s
 from crdtsync.errors import InvalidRequest, Refused, TooLarge, VersionMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from crdtsync.client.blocking.blob import Blob
     from crdtsync.client.blocking.client import Session
@@ -77,7 +77,13 @@ class ForkMethods(Methods):
         return fork.checkpoint(forks.FORKED, prefix=prefixes, note=note, timeout=timeout)
 
     def merge_space(
-        self, name: str, *, prefix: str = "", dry_run: bool = False, timeout: Seconds | None = None
+        self,
+        name: str,
+        *,
+        prefix: str = "",
+        dry_run: bool = False,
+        progress: Callable[[int], object] | None = None,
+        timeout: Seconds | None = None,
     ) -> Merged:
         """Bring into this space what has changed in its fork ``name`` since it was forked, or merged last.
 
@@ -90,6 +96,7 @@ class ForkMethods(Methods):
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
+        :param progress: is called after each change with the number of its keys.
         :raises InvalidRequest: it is no fork of this space, or not here as a whole.
         :raises VersionMismatch: others merge it all the time.
         """
@@ -98,7 +105,7 @@ class ForkMethods(Methods):
         merged = forks.Merged()
         base: Session = self.session()  # type: ignore[attr-defined]  # this is a part of it
         for meetings in range(forks.MEETINGS_MAX + 1):
-            carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=dry_run)
+            carrying = Carrying(base, timeout, forks.RECORDS + name, is_dry=dry_run, progress=progress)
             try:
                 self._merge(base, base.session(space=name), carrying, merged, prefix, timeout)
                 break
@@ -199,10 +206,19 @@ class Carrying:
     ``records``: the map in which it notes what it has written, if any. ``is_dry``: it writes nothing.
     """
 
-    def __init__(self, target: Session, timeout: Seconds | None, records: str = "", *, is_dry: bool = False) -> None:
+    def __init__(
+        self,
+        target: Session,
+        timeout: Seconds | None,
+        records: str = "",
+        *,
+        is_dry: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
         self.token: str | None = None
         self.left: dict[str, str] = {}
         self._is_dry = is_dry
+        self._progress = progress
         self._target = target
         self._timeout_s = limit_s(timeout, target.timeout_s)
         self._records = records
@@ -341,6 +357,8 @@ class Carrying:
             return
         if token is not None:
             self.token, seen = token, self._seen
+            if self._progress is not None:
+                self._progress(sum(write.arguments["key"] == self._records for write in batch.recorded))
             self.begin()
             if seen and self._version and forks.is_ahead(self._version, seen, token, self._target.space):
                 raise VersionMismatch("somebody else has merged meanwhile")

@@ -12,6 +12,7 @@ from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.params import HELD_SPACE, KEY, NAME, TEXT, WriteConcernValue
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
+from crdtsyncd.cli.show.progress import GO_ON, Progress
 from crdtsyncd.cli.show.tables import Column, show_rows
 from crdtsyncd.wording import ago, byte_size, rfc3339
 
@@ -144,8 +145,9 @@ def merge(settings: Settings, name: str, into: str | None, prefix: str, dry_run:
       crdtsync space merge trial --prefix plan/
       crdtsync space merge research-trial --into research
     """
-    with connect(replace(settings, space=into or settings.space)) as client:
-        merged = client.merge_space(name, prefix=prefix, dry_run=dry_run)
+    target, again = replace(settings, space=into or settings.space), "" if dry_run else GO_ON
+    with connect(target) as client, Progress("keys merged", again=again) as progress:
+        merged = client.merge_space(name, prefix=prefix, dry_run=dry_run, progress=progress.advance)
     marked = {"-": merged.removed, "+": merged.written}
     nothing = f"there is nothing to merge: nothing has changed in {name} that is not here"
     output.keys(settings, marked, merged.left, asdict(merged), nothing)

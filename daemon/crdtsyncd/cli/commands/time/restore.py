@@ -12,7 +12,7 @@ from crdtsyncd.cli.data import json_values
 from crdtsyncd.cli.params import AT, KEY, NAMED_AT, TEXT
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
-from crdtsyncd.cli.show.progress import Progress
+from crdtsyncd.cli.show.progress import GO_ON, Progress
 
 from crdtsync.client.values.encoding import elements_of
 
@@ -72,7 +72,7 @@ def restore(
       crdtsync checkpoint restore before-refactor --dry-run
       crdtsync checkpoint restore before-refactor --prefix plan/
     """
-    with connect(settings) as client, Progress("keys restored") as progress:
+    with connect(settings) as client, Progress("keys restored", again="" if dry_run else GO_ON) as progress:
         done = client.restore(point, prefix=prefixes or None, dry_run=dry_run, progress=progress.advance, w=w)
     _tell(settings, done, "there is nothing to restore: these keys are as they were then")
 
@@ -100,8 +100,8 @@ def undo(
     Example:
       crdtsync undo --agent critic --since 10m --dry-run
     """
-    with connect(settings) as client:
-        done = client.undo(name, since, prefix=prefixes or None, dry_run=dry_run, w=w)
+    with connect(settings) as client, Progress("keys undone", again="" if dry_run else GO_ON) as progress:
+        done = client.undo(name, since, prefix=prefixes or None, dry_run=dry_run, progress=progress.advance, w=w)
     _tell(settings, done, f"there is nothing to undo: nothing that {name!r} has done since then is still there")
 
 
