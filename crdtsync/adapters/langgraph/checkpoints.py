@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import count
 from operator import itemgetter
 from threading import Lock
@@ -232,8 +232,9 @@ class Layout:
         thread, namespace = place_of(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
         after, run = (thread, namespace, checkpoint_id), run_of(config)
-        for place, (channel, value) in enumerate(writes):
-            index = WRITES_IDX_MAP.get(channel, place)
+        indices = [WRITES_IDX_MAP.get(channel, place) for place, (channel, _) in enumerate(writes)]
+        counts = Counter(index >= 0 for index in {*indices})
+        for index, (channel, value) in zip(indices, writes, strict=True):
             kind, data = self._encoded(serde, value, channel)
             self.written.add(after, run, (task_path, task_id, index), (task_id, channel, kind, data))
             key = self.key(CHECKPOINTS, thread, namespace, checkpoint_id, task_id, str(index))
@@ -246,6 +247,7 @@ class Layout:
                 type=kind,
                 channel=channel,
                 path=task_path,
+                of=counts[index >= 0],
             )
 
     def _encoded(self, serde: SerializerProtocol, value: Any, name: str = "") -> tuple[str, bytes]:
@@ -339,9 +341,12 @@ class Layout:
     def pending(self, serde: SerializerProtocol, record: Record) -> list[Any]:
         """The writes of tasks after a checkpoint, in the order in which LangGraph applies it.
 
+        Each says ``of`` how many its task wrote at once: values, or errors and the like, which others come beside.
+
         :raises DamagedCheckpoint: a write is not there, or not whole.
         """
         found: dict[tuple[str, int], tuple[Order, str, Any, Typed]] = {}
+        counts: dict[tuple[str, bool], int] = {}
         place = record.thread, record.namespace, record.id
         self.written.begin(*place)
         for key in [key for key in record.stored if key.startswith(self._tasks) and key != record.key]:
@@ -351,10 +356,16 @@ class Layout:
             try:
                 task_id, number = self.names(key)[3:]
                 order, channel = (str(head["path"]), task_id, int(number)), head["channel"]
-            except (KeyError, ValueError) as error:
+                kind = task_id, order[2] >= 0
+                counts[kind] = max(counts.get(kind, 0), head.get("of", 0))
+            except (KeyError, TypeError, ValueError) as error:
                 raise DamagedCheckpoint(f"{key} says nothing of a task: {error!r}") from error
             if order[2] >= 0 or order[1:] not in found:  # what an earlier version has stored comes last
                 found[order[1:]] = order, channel, value, typed
+        there = Counter((task_id, number >= 0) for task_id, number in found)
+        for kind, wanted in counts.items():
+            if there[kind] < wanted:
+                raise DamagedCheckpoint(f"{record.key} lacks some of the {wanted} writes of task {kind[0]}")
         ordered = sorted(found.values(), key=itemgetter(0))
         for order, channel, _, typed in ordered:
             self.written.add(place, None, order, (order[1], channel, *typed))

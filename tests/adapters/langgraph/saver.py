@@ -315,6 +315,31 @@ def test_a_record_in_the_place_of_another_is_noticed(swap: str, saver: CrdtSaver
         CrdtSaver(state).get_tuple(configs[2])
 
 
+@pytest.mark.parametrize("gone", ["0", "1", "2", "-3", "-4"])
+def test_a_part_of_what_a_task_has_written_is_missed(gone: str, saver: CrdtSaver, state: Client) -> None:
+    first = put(saver, thread("t"), {"a": 1})
+    second = put(saver, first, {"a": 2}, step=1)
+    saver.put_writes(second, [("__interrupt__", "?")], "task")
+    saver.put_writes(second, [("__interrupt__", "again"), ("__resume__", ["yes"])], "task")
+    saver.put_writes(second, [("a", 3), ("b", 4), ("c", 5)], "task")
+    for count in (1, 2):  # as LangGraph does with those that are of no task
+        saver.put_writes(second, [("a", 3), ("b", 4)][:count], "none")
+    for task in ("other", "failed"):
+        saver.put_writes(second, [("a", 6)], task)
+    saver.put_writes(second, [("__error__", "x"), ("b", 7), ("__error__", "y")], "failed")
+    written = found(CrdtSaver(state), thread("t"))
+    assert (written.config, len(written.pending_writes)) == (second, 11)
+    saver.copy_thread("t", "copy")
+    assert found(CrdtSaver(state), thread("copy")).pending_writes == written.pending_writes
+    place = f"langgraph/checkpoints/t/@/{second['configurable']['checkpoint_id']}"
+    state.delete(f"{place}/other/0")
+    assert found(CrdtSaver(state), thread("t")).config == second, "whose task runs again"
+    state.delete(f"{place}/task/{gone}")
+    assert found(CrdtSaver(state), thread("t")).config == first
+    with pytest.raises(DamagedCheckpoint, match=f"lacks some of the {2 if '-' in gone else 3} writes of task task"):
+        CrdtSaver(state).get_tuple(second)
+
+
 def head_of(data: bytes, **fields: Any) -> dict[str, Any]:
     """What a saver would have written for these bytes."""
     return {"type": "msgpack", "digest": blake2b(data, digest_size=16).digest(), "data": data, **fields}
