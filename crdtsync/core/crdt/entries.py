@@ -38,6 +38,8 @@ STALE_KEYS_MAX = 1000
 """How many keys that are gone may stand in the order of keys, beside as many as are alive."""
 REMOVED_AT_ONCE_MAX = 1000
 """If so many entries go at once, their digests are taken off the sum at once; if more, in slices, or when asked for."""
+REMOVED_SHARE = 8
+"""If more than one in so many go of a key, those that are left are put together anew, which looks at all of them."""
 SUMMED_AT_ONCE_MAX = 10_000
 """The digests of so many entries are summed up while they are loaded; those of more in slices, or when asked for."""
 
@@ -92,7 +94,7 @@ class Entries:
         self._digest = 0
         self._unsummed: list[Entry] = []  # loaded, and not in `_digest` yet, though some may have been removed since
         self._unsubtracted: list[Entry] = []  # removed, and still in `_digest`
-        self._departed: list[KeyEntries] = []  # keys that are gone, which nobody asks about; see `sum_up`
+        self._departed: list[KeyEntries] = []  # of which all or most went, which nobody asks any more; see `sum_up`
         self._unhashed: OrderedDict[Entry, bool] = OrderedDict()  # live ones that came since and `_digest` lacks
 
     def __len__(self) -> int:
@@ -132,8 +134,10 @@ class Entries:
             self._digest = (self._digest - sum([entry.digest for entry in gone])) % DIGEST_MODULUS
             for departed in self._departed[-1:]:
                 departed.let_go(count_max)
-                if not departed.by_dot or not self._unsubtracted:
+                if not departed.by_dot:
                     self._departed.pop()
+            if not self._unsubtracted:
+                self._departed.clear()
 
     def load(self, stored: list[Entry], digest: int | None = None) -> None:
         """Add everything that a replica holds on disk to one that is empty; ``digest``: of all that, if known."""
@@ -237,8 +241,13 @@ class Entries:
             self._forget(key)
             left = []
         elif large is not None:
-            large.remove(gone)
-            left = held
+            if len(gone) > max(REMOVED_AT_ONCE_MAX, len(held) // REMOVED_SHARE):
+                self._departed.append(large)
+                large = self._large[key] = large.without(gone)
+            else:
+                large.remove(gone)
+            left = large.entries
+            self._keys[key] = left if len(left) > 1 else left[0]
             if len(left) <= SMALL_ENTRIES_MAX // 2:
                 del self._large[key]
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -62,6 +63,21 @@ class KeyEntries:
         twin.summaries, twin._reach = {}, self.reach.copy()  # noqa: SLF001  # of the same class
         return twin
 
+    def without(self, gone: list[Entry]) -> KeyEntries:
+        """Another without many that are in it, given in causal order: to take out each takes five times as long."""
+        twin, away = KeyEntries.__new__(KeyEntries), {*gone}
+        are_oldest = self.entries[len(gone) - 1] is gone[-1]
+        twin.entries = self.entries[len(gone) :] if are_oldest else [e for e in self.entries if e not in away]
+        twin.by_dot = {dot: entry for dot, entry in self.by_dot.items() if entry not in away}
+        twin.by_sub = {
+            sub: left
+            for sub, some in self.by_sub.items()
+            if (left := some if away.isdisjoint(some) else tuple(entry for entry in some if entry not in away))
+        }
+        twin.kinds = Counter([entry.kind for entry in twin.entries])
+        twin.summaries, twin._reach = {}, None  # noqa: SLF001  # of the same class
+        return twin
+
     @property
     def reach(self) -> VersionVector:
         """The highest ``seq`` of each writer among them."""
@@ -91,7 +107,8 @@ class KeyEntries:
         if isinstance(removes, RemoveRange):
             if removes.bound is None:
                 return self.entries if covers(removes.vector, self.reach) else covered_by(self.entries, removes)
-            return covered_by(self.entries[: bisect_right(self.entries, removes.bound, key=order_of)], removes)
+            oldest = self.entries[: bisect_right(self.entries, removes.bound, key=order_of)]
+            return oldest if covers(removes.vector, self.reach) else inside(oldest, removes.vector)
         gone = {dot: entry for dot in removes if (entry := self.by_dot.get(dot)) is not None}
         return sorted(gone.values(), key=order_of) if len(gone) > 1 else [*gone.values()]
 

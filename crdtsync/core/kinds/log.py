@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from crdtsync.causality import Dot
 from crdtsync.core.crdt.entries import Entries
 from crdtsync.core.crdt.entry import Entry, order_of, reach_of
 from crdtsync.core.crdt.read_context import NotYet, Removes
@@ -23,7 +24,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.wire.change import Op, RemoveRange, value_hash
 from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.limits import check_key, shown
+from crdtsync.wire.limits import NAMED_DOTS_MAX, check_key, shown
 from crdtsync.wire.tokens import decode_dot
 
 if TYPE_CHECKING:
@@ -67,12 +68,15 @@ def trim(draft: Draft, args: Arguments) -> Result:
 
 def remove_oldest(draft: Draft, key: str, gone: list[Entry], *, is_alone: bool) -> None:
     """Remove the first elements; ``is_alone``: nothing else is held under the key."""
-    stored = [entry for entry in gone if entry.row]
-    drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
-    if stored:
-        removes: Removes = RemoveRange(reach_of(stored)[0], stored[-1].order)
+    reach = draft.reach(key) if len(gone) > NAMED_DOTS_MAX else None  # names writers of what stays, too
+    drafted: tuple[Dot, ...] = ()
+    if reach is None:
+        drafted = tuple(entry.dot for entry in gone if not entry.row)  # of this batch: their place is not known yet
+        gone = [entry for entry in gone if entry.row]
+    if gone:
+        removes: Removes = RemoveRange(dict(reach or reach_of(gone)[0]), gone[-1].order)
         if not is_alone:
-            removes = tuple(entry.dot for entry in stored)  # a range would take siblings of other kinds with it
+            removes = tuple(entry.dot for entry in gone)  # a range would take siblings of other kinds with it
         draft.add(Op(key, None, Kind.LOG, None, None, removes, None if isinstance(removes, RemoveRange) else _TRIMMED))
     if drafted:
         draft.add(Op(key, None, Kind.LOG, None, None, drafted, _TRIMMED))

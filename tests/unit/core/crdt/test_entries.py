@@ -330,8 +330,10 @@ def done(store, step):
 
 
 @examples(100)
-@given(ONE_KEY, st.lists(REMOVES, max_size=6), st.integers(0, 999), st.sampled_from([0, 1, 64]))
-def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed, singly):
+@given(
+    ONE_KEY, st.lists(REMOVES, max_size=6), st.integers(0, 999), st.sampled_from([0, 1, 64]), st.sampled_from([1, 9])
+)
+def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed, singly, at_once):
     """The indexes of a long key change nothing that anybody sees."""
     random = Random(seed)
     few, many = Entries(), Entries()
@@ -343,6 +345,7 @@ def test_keys_with_many_entries_are_as_those_with_few(entries, all_removes, seed
         with (
             patch.object(entries_module, "SMALL_ENTRIES_MAX", 2),
             patch.object(key_entries, "REMOVED_SINGLY_MAX", singly),
+            patch.object(entries_module, "REMOVED_AT_ONCE_MAX", at_once),
         ):
             gone = done(many, step)
         assert gone == done(few, step)
