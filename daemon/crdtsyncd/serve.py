@@ -19,7 +19,7 @@ from crdtsyncd.config.loader import changed_settings
 from crdtsyncd.loop import gc_policy
 from crdtsyncd.loop.agent_socket import AgentConnection, serve_agents, serve_agents_on
 from crdtsyncd.loop.driver import Driver
-from crdtsyncd.loop.process_memory import release_start_pages
+from crdtsyncd.loop.process import release_start_pages
 from crdtsyncd.security.trusted_members import Trust
 from crdtsyncd.service import sd_notify
 from crdtsyncd.storage.database import Store

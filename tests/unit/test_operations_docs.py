@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crdtsyncd.loop import process_usage
+from crdtsyncd.loop import process
 from crdtsyncd.telemetry.commit_histogram import Durations
 from crdtsyncd.telemetry.metric_catalogue import METRICS, PREFIX
 from crdtsyncd.telemetry.prometheus import exposition
@@ -150,7 +150,7 @@ def test_the_alert_rule_for_all_other_alarms_leaves_out_those_with_a_rule_of_the
 
 
 def test_every_bound_that_may_be_near_is_explained():
-    source = inspect.getsource(usage) + inspect.getsource(process_usage)
+    source = inspect.getsource(usage) + inspect.getsource(process)
     found = re.findall(r'(?:fullest|Usage)\(\s*"(\w+)",.*?(LIMIT|BUFFER|CAP)\)', source, re.DOTALL)
     wanted = {name for name, kind in found if kind != "CAP"}
     explained = [name for names in NEAR_LIMIT.by_name for name in names.split(", ")]

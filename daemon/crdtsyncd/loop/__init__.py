@@ -14,8 +14,7 @@ the daemon goes on.
 Modules:
 
 - ``driver``: feeds the node, commits, delivers
-- ``turn_timer``: when the next turn is due
-- ``ack_timer``: sends peers the acknowledgements that are due between turns
+- ``timers``: when the next turn is due, and the acknowledgements that are due between turns
 - ``connections``: agents and peers by number, and what a turn lets out over them
 - ``agent_socket``: the agents' unix socket: fair turns, bounded buffers
 - ``agent_budget``: what each user of the host may take of it: connections, room for large requests
@@ -25,9 +24,8 @@ Modules:
 - ``replay_quarantine``: gives the core again what fits into no table
 - ``housekeeping``: looks at disk, memory and usage from time to time
 - ``host_services``: what agents may ask of the process: metrics, log level, backup
-- ``process_usage``: how full that is which the process keeps in bounds
 - ``gc_policy``: the interpreter's search for garbage, kept away from the live state
-- ``process_memory``: how much memory this process may still take, and giving back what was freed
+- ``process``: how full that is which the process keeps in bounds; how much memory it may still take
 
 May import: ``peers`` (only to name the type of a connection), ``backup``, ``storage``, ``security``, ``telemetry``,
 ``service``, ``config``, ``wording``, and ``crdtsync``.

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING
 
 from crdtsyncd.backup.backup import Backups
 from crdtsyncd.backup.set_database_aside import OpenStore, begin, set_aside
-from crdtsyncd.loop.ack_timer import AckTimer
 from crdtsyncd.loop.agent_budget import AgentPlaces, LargeRequests
 from crdtsyncd.loop.agent_socket import AgentConnection
 from crdtsyncd.loop.connections import Connections, write_replies
 from crdtsyncd.loop.host_services import services
 from crdtsyncd.loop.housekeeping import Housekeeping
 from crdtsyncd.loop.pending_joins import PendingJoins
-from crdtsyncd.loop.process_memory import free_memory_bytes
+from crdtsyncd.loop.process import free_memory_bytes
 from crdtsyncd.loop.recovery import Recovery
 from crdtsyncd.loop.replay_quarantine import look
-from crdtsyncd.loop.turn_timer import TurnTimer
+from crdtsyncd.loop.timers import AckTimer, TurnTimer
 from crdtsyncd.loop.write_gate import WriteGate
 from crdtsyncd.security.peer_identity import Credentials, PeerIdentity
 from crdtsyncd.storage.database import Store
@@ -113,7 +112,7 @@ class Driver:
         self._connections = Connections(AgentPlaces(config.agents_max, os.geteuid()))
         self.large_requests = LargeRequests()
         self._agents, self._peers = self._connections.agents, self._connections.peers
-        self._gate = WriteGate(lambda: self._store)
+        self._gate = WriteGate(lambda: self._store.is_crowded)
         self._held_back: dict[object, Callable[[], object]] = {}  # while a fork is healed and much waits already
         self._checkpoints = WalCheckpoints(self)
         self._house = Housekeeping(self, config, self._connections, self._checkpoints)
@@ -122,7 +121,7 @@ class Driver:
         gc.freeze()  # the live state: it stays, and looking through it for garbage again and again stalls everybody
         self._flush_due: asyncio.Handle | None = None
         self._planner = TurnTimer(self.feed, self._due, self.times)
-        self._acks = AckTimer(self._acknowledge)
+        self._acks = AckTimer(self._acknowledge, lambda: self._node.ack_due_s)
         self._flushed: asyncio.Event | None = None  # set at the end of the turn under way, if anybody waits for that
         self._collects_later = False  # whether garbage is looked for again when the turn is over
         self._is_delivering = False
@@ -256,7 +255,7 @@ class Driver:
             for then in held_back.values():
                 then()
         self._planner.plan_soon()
-        self._acks.mind(self._node)
+        self._acks.mind()
         return ready
 
     def _acknowledge(self) -> None:

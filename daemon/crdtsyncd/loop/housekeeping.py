@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from crdtsyncd.loop.connections import Connections
-from crdtsyncd.loop.process_memory import MemoryGuard, free_memory_bytes
-from crdtsyncd.loop.process_usage import shell_usages
+from crdtsyncd.loop.process import MemoryGuard, free_memory_bytes, shell_usages
 from crdtsyncd.storage.disk_guard import DiskGuard
 from crdtsyncd.storage.wal_checkpoint import StoreOwner, WalCheckpoints
 from crdtsyncd.telemetry.event_log import log

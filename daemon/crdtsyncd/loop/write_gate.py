@@ -9,7 +9,6 @@ that wrote little, or only read, go on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 FREE_ROWS = 256
 """So many rows may a connection bring before it has to wait."""
@@ -17,19 +16,11 @@ FREE_ROWS_OF_ALL = 16_384
 """So many may all connections bring that need not wait: if many write, each has its share of them."""
 
 
-class Crowded(Protocol):
-    """Where the rows come from and go to: the store."""
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether those who write much are to wait."""
-
-
 class WriteGate:
-    """By connection, of agents and of peers: ``store`` gives the one in use."""
+    """By connection, of agents and of peers. ``is_crowded``: whether those who write much are to wait for the store."""
 
-    def __init__(self, store: Callable[[], Crowded]) -> None:
-        self._store = store
+    def __init__(self, is_crowded: Callable[[], bool]) -> None:
+        self._is_crowded = is_crowded
         self._rows: dict[object, int] = {}  # since nobody had to wait
         self._waiting: dict[object, Callable[[], object]] = {}
 
@@ -41,7 +32,7 @@ class WriteGate:
     @property
     def is_counting(self) -> bool:
         """Whether what a request or message brings now is to be told."""
-        return bool(self._rows) or self._store().is_crowded
+        return bool(self._rows) or self._is_crowded()
 
     def wrote(self, who: object, rows: int) -> None:
         """One has brought so many rows."""
@@ -50,7 +41,7 @@ class WriteGate:
 
     def lets_through(self, who: object, then: Callable[[], object]) -> bool:
         """Whether this connection may go on; else ``then`` is called once it may."""
-        if who not in self._rows or not self._store().is_crowded:
+        if who not in self._rows or not self._is_crowded():
             return True
         if self._rows[who] <= min(FREE_ROWS, FREE_ROWS_OF_ALL // len(self._rows)):
             return True

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 import uvloop
-from crdtsyncd.loop.ack_timer import AckTimer
+from crdtsyncd.loop.timers import AckTimer
 
 
 @dataclass
@@ -21,12 +21,12 @@ async def test_what_is_owed_is_sent_when_it_is_due_and_once() -> None:
         owing.ack_due_s = None
         sent.put_nowait(loop.time())
 
-    acks = AckTimer(send)
-    acks.mind(owing)
+    acks = AckTimer(send, lambda: owing.ack_due_s)
+    acks.mind()
     assert acks._timer is None, "nothing is owed"
     owing.ack_due_s = due_s = loop.time() + 0.02
     for _ in range(3):
-        acks.mind(owing)
+        acks.mind()
     assert await asyncio.wait_for(sent.get(), 10) >= due_s - 0.002
     assert acks._timer is None
     assert sent.empty()
@@ -42,22 +42,22 @@ async def test_what_is_due_sooner_is_not_kept_waiting_and_what_was_not_sent_is_m
             owing.ack_due_s = None
             sent.set()
 
-    acks = AckTimer(send)
-    acks.mind(owing)
+    acks = AckTimer(send, lambda: owing.ack_due_s)
+    acks.mind()
     owing.ack_due_s = 0.0
-    acks.mind(owing)
+    acks.mind()
     await asyncio.wait_for(sent.wait(), 10)
     owing.ack_due_s = loop.time() + 3600
-    acks.mind(owing)
+    acks.mind()
     acks.stop()
     assert acks._timer is None
 
 
 def test_it_does_with_what_the_daemons_event_loop_has_for_what_is_overdue() -> None:
     async def mind_twice() -> None:
-        owing, acks = Owing(0.0), AckTimer(lambda: None)
-        acks.mind(owing)
-        acks.mind(owing)
+        acks = AckTimer(lambda: None, lambda: 0.0)
+        acks.mind()
+        acks.mind()
         assert acks._timer is not None
 
     uvloop.run(mind_twice())

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from crdtsyncd.loop.agent_socket import AgentConnection
-from crdtsyncd.loop.turn_timer import TurnTimer
+from crdtsyncd.loop.timers import TurnTimer
 from crdtsyncd.telemetry.turn_times import TurnTimes
 
 from crdtsync.core.agenda import NEWS_PATIENCE_S, TURN_PATIENCE_S

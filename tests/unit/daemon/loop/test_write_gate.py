@@ -13,7 +13,7 @@ class Store:
 
 def test_whoever_brings_much_waits_until_it_is_over() -> None:
     store, went_on = Store(), list[str]()
-    gate = WriteGate(lambda: store)
+    gate = WriteGate(lambda: store.is_crowded)
     gate.wrote("heavy", FREE_ROWS + 1)
     gate.wrote("light", 3)
     gate.wrote("reader", 0)
@@ -29,7 +29,7 @@ def test_whoever_brings_much_waits_until_it_is_over() -> None:
 
 def test_if_many_write_each_has_its_share() -> None:
     store = Store()
-    gate = WriteGate(lambda: store)
+    gate = WriteGate(lambda: store.is_crowded)
     writers = [f"writer {number}" for number in range(4 * FREE_ROWS_OF_ALL // FREE_ROWS)]
     for writer in writers:
         gate.wrote(writer, FREE_ROWS // 4)
@@ -43,7 +43,7 @@ def test_if_many_write_each_has_its_share() -> None:
 def test_what_was_written_before_there_was_a_crowd_does_not_count() -> None:
     store = Store()
     store.is_crowded = False
-    gate = WriteGate(lambda: store)
+    gate = WriteGate(lambda: store.is_crowded)
     before = gate.is_counting
     store.is_crowded = True
     assert (before, gate.is_counting) == (False, True)
@@ -52,7 +52,7 @@ def test_what_was_written_before_there_was_a_crowd_does_not_count() -> None:
 
 def test_one_that_ended_is_forgotten() -> None:
     store, went_on = Store(), list[str]()
-    gate = WriteGate(lambda: store)
+    gate = WriteGate(lambda: store.is_crowded)
     gate.wrote("heavy", 10_000)
     assert not gate.lets_through("heavy", lambda: went_on.append("heavy"))
     gate.forget("heavy")

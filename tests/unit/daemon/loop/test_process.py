@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from crdtsyncd.loop.process_memory import free_memory_bytes
+from crdtsyncd.loop.process import free_memory_bytes
 
 MIB = 1024 * 1024
 PROGRAM = """
 import sqlite3
 from pathlib import Path
 import crdtsyncd.serve
-from crdtsyncd.loop.process_memory import release_start_pages
+from crdtsyncd.loop.process import release_start_pages
 
 def resident_kb():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Arranges for the next turn of the event loop, when something is left to do or time alone calls for one."""
+"""Arranges for what time alone brings: the next turn of the loop, and between turns acknowledgements that are due."""
 
 from __future__ import annotations
 
@@ -87,3 +87,39 @@ class TurnTimer:
             if timer is not None:
                 timer.cancel()
         self._timer = self._later = None
+
+
+class AckTimer:
+    """Sends peers the acknowledgements that are due when no turn brings them: they take none of their own.
+
+    Looked after following each turn; see :meth:`mind`. ``send`` sends those that are due. ``owed_s``: when the next one
+    is due, on the loop's clock; None: none is owed.
+    """
+
+    def __init__(self, send: Callable[[], None], owed_s: Callable[[], float | None]) -> None:
+        self._send = send
+        self._owed_s = owed_s
+        self._timer: asyncio.Handle | None = None  # uvloop's own does not say for when it is
+        self._timer_s = 0.0
+
+    def mind(self) -> None:
+        """There was a turn: see to it that what is owed by now is sent when it is due."""
+        due_s = self._owed_s()
+        if due_s is None or (self._timer is not None and self._timer_s <= due_s):
+            return
+        self.stop()
+        self._timer_s = due_s
+        self._timer = asyncio.get_running_loop().call_at(due_s, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._send()
+        due_s = self._owed_s()
+        if due_s is not None and due_s > asyncio.get_running_loop().time():
+            self.mind()  # else a turn is due, which brings it, or nothing is sent any more
+
+    def stop(self) -> None:
+        """Forget what was arranged for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
