@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-
-class Limit(Protocol):
-    """Which keys may be read."""
-
-    def may_read(self, key: str) -> bool:
-        """Whether a key is one of them."""
+if TYPE_CHECKING:
+    from crdtsync.core.access.rules import Grant
 
 
 class HasPrefix(Protocol):
@@ -20,7 +16,7 @@ class HasPrefix(Protocol):
     prefix: str
 
     @property
-    def limit(self) -> Limit | None:
+    def limit(self) -> Grant | None:
         """The bounds of its reading; None: none."""
 
 
