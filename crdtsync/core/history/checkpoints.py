@@ -15,6 +15,8 @@ space. Until it has all of them, it says ``too_old``.
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ from crdtsync.errors import InvalidRequest
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
-from crdtsync.wire.limits import is_name, shown
+from crdtsync.wire.limits import NAME_RULE, is_name, shown
 from crdtsync.wire.parts import read_blob, read_count
 from crdtsync.wire.tokens import encode_dot
 
@@ -46,6 +48,7 @@ VERSIONS_MAX = 100
 """Schemas of which a checkpoint names the version: the first by pattern."""
 
 
+_DURATION = re.compile(r"\d+(\.\d+)?(ms|s|m|h|d)", re.ASCII)
 _LOST = -1
 """Where the cut of a checkpoint stands that this node has let go."""
 _RECALLED = -(1 << 61)
@@ -120,10 +123,31 @@ def check_name(name: object) -> str:
     :raises InvalidRequest: it cannot be one.
     """
     if not is_name(name):
-        raise InvalidRequest(
-            f"{shown(name)} cannot name a checkpoint: use letters, digits, '.', '_' and '-', as in names of spaces"
-        )
+        raise InvalidRequest(f"{shown(name)} cannot name a checkpoint: {NAME_RULE}")
     return str(name)
+
+
+def check_new_name(name: object) -> str:
+    """A checkpoint's name, for a new one.
+
+    :raises InvalidRequest: it cannot be one, or would be taken for a time, a duration or a token where a point of the
+        past is asked for.
+    """
+    checked = check_name(name)
+    if _DURATION.fullmatch(checked) or checked.startswith("c1.") or _is_time(checked):
+        raise InvalidRequest(
+            f"{checked} cannot name a checkpoint: restore would take it for a time or a token; choose a name such as "
+            f"at-{checked}"
+        )
+    return checked
+
+
+def _is_time(name: str) -> bool:
+    try:
+        datetime.fromisoformat(name)
+    except ValueError:
+        return False
+    return True
 
 
 def packed_record(space: SpaceState, note: str, prefixes: list[str], policy: str = "") -> bytes:

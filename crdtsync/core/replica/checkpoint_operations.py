@@ -15,6 +15,7 @@ from crdtsync.core.history.checkpoints import (
     CHECKPOINT_PREFIX,
     CHECKPOINTS_MAX,
     check_name,
+    check_new_name,
     packed_record,
 )
 from crdtsync.core.kinds.arguments import Arguments, Result, attributes
@@ -38,7 +39,7 @@ def checkpoint_set(draft: SpaceDraft, args: Arguments) -> Result:
     :raises NotAllowed: another has made what is to be deleted.
     :raises QuotaExceeded: there are as many as may be, or what they hold back is as much as may be.
     """
-    name = check_name(args.get("name"))
+    name = (check_name if args.get("remove") else check_new_name)(args.get("name"))
     key = CHECKPOINT_PREFIX + name
     held = draft.held(key)
     if args.get("remove"):

@@ -206,6 +206,8 @@ _AGO = duration(50 * _YEAR_S, "50 years")
 AT = Word("point", _point)
 NAMED_AT = Word("point", _point_or_checkpoint)
 """A point of the past, or the bare name of a checkpoint."""
+CHECKPOINT = Word("name", lambda word: _text(word.removeprefix("checkpoint:")))
+"""The name of a checkpoint, also as it is written as a point of the past."""
 TTL = duration(_TTL_MAX_S, f"{_TTL_MAX_S * 1000:.0f}ms, some {_TTL_MAX_S / _YEAR_S:,.0f} years")
 TAKEOVER = duration(_TAKEOVER_MAX_S, "1h")
 CONFIDENCE = Word("f", _confidence)

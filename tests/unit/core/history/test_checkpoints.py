@@ -188,6 +188,15 @@ def test_names_are_unique_and_one_made_twice_at_once_is_told(pair):
     assert names(bob) == ["x"]
 
 
+@pytest.mark.parametrize("name", ["1h", "500ms", "1.5d", "c1.abc", "2026-11-29", "20261129", "a" * 129])
+def test_none_is_named_as_a_time_or_a_token_is_written(node, name):
+    """For restore would take it for that."""
+    ann = node.agent("ann")
+    with pytest.raises(Refusal, match="cannot name a checkpoint"):
+        ann.do("checkpoint_set", name=name)
+    assert not ann.do("checkpoint_set", name=name[:9], remove=True)["existed"]  # one that was made before goes
+
+
 def test_there_is_a_cap_on_their_number_and_an_end_if_it_is_given(node, monkeypatch):
     monkeypatch.setattr(checkpoint_operations, "CHECKPOINTS_MAX", 2)
     ann = node.agent("ann")

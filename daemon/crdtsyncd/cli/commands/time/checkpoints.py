@@ -11,7 +11,7 @@ from crdtsyncd.cli.command import Settings, StateGroup
 from crdtsyncd.cli.commands.time.restore import diff, restore
 from crdtsyncd.cli.connect import connect
 from crdtsyncd.cli.errors import FILE, CommandFailed, absent
-from crdtsyncd.cli.params import KEY, NAME, TEXT, TTL
+from crdtsyncd.cli.params import CHECKPOINT, KEY, NAME, TEXT, TTL
 from crdtsyncd.cli.shared_options import concern_option
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.progress import Progress
@@ -84,7 +84,7 @@ def list_(settings: Settings) -> None:
 
 
 @checkpoint.command("show")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=CHECKPOINT)
 def show(settings: Settings, name: str) -> None:
     """Show all that is known of a checkpoint.
 
@@ -107,7 +107,7 @@ def show(settings: Settings, name: str) -> None:
 
 
 @checkpoint.command("delete")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=CHECKPOINT)
 @concern_option
 def delete(settings: Settings, name: str, w: WriteConcernValue | None) -> None:
     """Delete a checkpoint, and print the token.
@@ -152,7 +152,7 @@ COLUMNS = (
 
 
 @checkpoint.command("verify")
-@click.argument("name", type=TEXT)
+@click.argument("name", type=CHECKPOINT)
 def verify(settings: Settings, name: str) -> None:
     """Read all that a checkpoint holds on this node, and name what is damaged.
 
@@ -182,7 +182,7 @@ def verify(settings: Settings, name: str) -> None:
 
 
 @checkpoint.command("fork")
-@click.argument("name", type=TEXT, required=False)
+@click.argument("name", type=CHECKPOINT, required=False)
 @click.option("--now", is_flag=True, help="What is there now: as without NAME.")
 @click.option("--space", "sandbox", metavar="SANDBOX", type=NAME, required=True, help="The space to make.")
 @click.option("--prefix", "prefixes", metavar="P", type=KEY, multiple=True, help="Only these keys.")
