@@ -430,8 +430,9 @@ VALUE_DAMAGED = _alarm(
     "value_damaged",
     WARNING,
     means="""the disk of this host holds something else than what an agent wrote: the value of a key does not have its
-    hash. This node's log, which holds the newest changes once more, has it no longer, and peers are asked for it. Until
-    it has come, whoever reads that key here gets the error `damaged_value`; all other keys are served.""",
+    hash. This node's log does not have it: that holds the newest changes once more, but for values over 64 KiB. Peers
+    are asked for it. Until it has come, whoever reads that key here gets the error `damaged_value`; all other keys are
+    served.""",
     do="""check the disk: if one value is spoilt, others may be. The alarm ends when all that is known to be spoilt has
     come from a peer and is in its place. If it stays, no node that this one is connected to has the value: the log line
     `value_damaged` names the key; write it again, or restore this host from a [backup](../how-to/run.md#back-up).""",

@@ -65,7 +65,7 @@ class SpoiltValues:
         space.alarms.journal("value_damaged", space=space.name, key=entry.key, agent=entry.agent)
         message = (
             f"space {space.name}: the disk has spoilt the value of {subject_of(entry.key)!r} that {entry.agent} wrote "
-            f"on {space.node_of(entry.writer)}, and this node's log holds it no longer"
+            f"on {space.node_of(entry.writer)}, and this node's log does not have it"
         )
         space.alarms.raise_once(VALUE_DAMAGED, space.name, message, (entry.key,))
 

@@ -23,6 +23,7 @@ Modules:
 - ``journal``: (a room) commits on their way into the tables
 - ``writes``: the rows of a batch into their tables
 - ``in_list``: conditions on a few rows at once
+- ``log_values``: long values that log and state share
 - ``backlog``: rows of large commits, on their way there by slices
 - ``reads``: reads of committed state: the SQL behind the core's ``Storage``; ``past_reads``: of what is dead
 - ``schema``: the tables; ``migration``: from an older format

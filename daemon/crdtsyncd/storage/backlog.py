@@ -172,7 +172,7 @@ def _without_values(
             continue
         if change.position != position:
             position, place = change.position, 0
-        place = _find(change.body, value, place)  # they stand there in the order of the operations
+        place = find_value(change.body, value, place)  # they stand there in the order of the operations
         if place < 0:
             yield row
             continue
@@ -180,7 +180,7 @@ def _without_values(
         place += len(value)
 
 
-def _find(body: bytes, value: bytes, start: int) -> int:
+def find_value(body: bytes, value: bytes, start: int) -> int:
     """As ``body.find(value, start)``, which takes 13 µs for a value of 4 KB that is there at once: a tenth of that."""
     place = body.find(value[:PREFIX_BYTES], start)
     return place if place < 0 or body.startswith(value, place) else body.find(value, start)

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 
-from crdtsyncd.storage.schema import ARCHIVES, DEATHS, FORMAT, INLINE_BYTES_MAX, NEW_IN_6
+from crdtsyncd.storage.schema import ARCHIVES, DEATHS, FORMAT, INLINE_BYTES_MAX, NEW_IN_6, NEW_IN_8
 from crdtsyncd.storage.writes import CHANGE_BYTES, DEAD_BYTES, REMOVAL_BYTES
 
 OLDEST = 2
@@ -116,7 +116,12 @@ def _to_7(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX removals_by_position ON removals (position, n)")
 
 
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_3, _to_4, _to_5, _to_6, _to_7)
+def _to_8(db: sqlite3.Connection) -> None:
+    """Long values may stand once, for log and state. Those that stand twice do so until they go."""
+    _run(db, NEW_IN_8)
+
+
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_3, _to_4, _to_5, _to_6, _to_7, _to_8)
 assert len(_STEPS) == FORMAT - OLDEST
 
 

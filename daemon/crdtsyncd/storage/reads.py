@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
+from crdtsyncd.storage.log_values import whole
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 from crdtsyncd.storage.typed_rows import is_of_page, typed
 from crdtsyncd.storage.writes import CHANGE_BYTES, PURGED_FIRST
@@ -230,8 +231,9 @@ class StateReads:
         raise NotImplementedError
 
     def row_last(self) -> int:
-        row = self._whole_db.execute("SELECT MAX(row) FROM entries").fetchone()
-        return max(0, int((row and row[0]) or 0))  # those that came over from an older format are below
+        # a value that the log alone has left has a row, too; those that came over from an older format are below
+        last = "SELECT MAX(row) FROM entries UNION ALL SELECT MAX(row) FROM change_values"
+        return max(0, *(row or 0 for (row,) in self._whole_db.execute(last).fetchall()))
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -244,7 +246,7 @@ class StateReads:
             (space, after, rows_max),
         )
         for row in rows:
-            found += typed(LogRow, [row])
+            found += self._log_rows([row])
             size_bytes += len(found[-1].body)
             if size_bytes >= bytes_max:
                 break
@@ -252,8 +254,13 @@ class StateReads:
         return found
 
     def change_body(self, space: int, writer: int, seq: int) -> bytes | None:
-        row = self._one("SELECT body FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, seq))
-        return None if row is None else bytes(row[0])
+        try:
+            found = self.change(space, writer, seq)
+        except sqlite3.DatabaseError as error:
+            if not is_of_page(error):
+                raise
+            return None
+        return None if found is None else found.body
 
     def change_hash(self, space: int, writer: int, seq: int) -> bytes | None:
         for table in ("changes", "change_hashes"):
@@ -402,7 +409,10 @@ class StateReads:
             "SELECT position, writer, seq, body FROM changes WHERE space = ? AND writer = ? AND seq = ?",
             (space, writer, seq),
         )
-        return next(iter(typed(LogRow, rows)), None)
+        return next(iter(self._log_rows(rows)), None)
+
+    def _log_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[LogRow]:
+        return [row._replace(body=whole(self._connection, row.position, row.body)) for row in typed(LogRow, rows)]
 
     def change_position(self, space: int, writer: int, seq: int) -> int:
         row = self._one("SELECT position FROM changes WHERE space = ? AND writer = ? AND seq = ?", (space, writer, seq))
@@ -414,7 +424,7 @@ class StateReads:
             "WHERE space = ? AND position < ? ORDER BY position DESC LIMIT ?",
             (space, position, rows_max),
         )
-        return typed(LogRow, rows)
+        return self._log_rows(rows)
 
     def position_at(self, space: int, time_ms: int) -> int:
         """By halves: times rise with positions, but for clocks that were set back."""

@@ -7,7 +7,7 @@ a step there.
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
 
 APPLICATION_ID = 0x63726474
-FORMAT = 7
+FORMAT = 8
 INLINE_BYTES_MAX = MEMORY_BYTES_MAX
 """A longer value has a row of its own: SQLite writes a whole row anew when it is marked."""
 
@@ -43,6 +43,17 @@ CREATE INDEX entries_dead_by_key ON entries (space, key, hlc) WHERE position IS 
 CREATE INDEX entries_lost ON entries (space, key, hlc) WHERE fate = 2;
 -- rows of large commits that are on their way into their tables, a slice each
 CREATE TABLE backlog (id INTEGER PRIMARY KEY, rows BLOB NOT NULL);
+"""
+
+NEW_IN_8 = """
+-- long values that the log does not store once more: see log_values
+CREATE TABLE change_values (
+    row INTEGER PRIMARY KEY,        -- of entry_values
+    position INTEGER NOT NULL,      -- of the change, in the log
+    place INTEGER NOT NULL,         -- in the whole body of that change, in bytes from its beginning
+    size_bytes INTEGER NOT NULL
+);
+CREATE INDEX change_values_by_position ON change_values (position);
 """
 
 SCHEMA = f"""
@@ -124,4 +135,5 @@ CREATE TABLE snapshot_parts (
 );
 {ARCHIVES}
 {NEW_IN_6}
+{NEW_IN_8}
 """

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from crdtsyncd.storage.backlog import Backlog
 from crdtsyncd.storage.in_list import STEP_ROWS, VALUES_MAX, in_list
+from crdtsyncd.storage.log_values import CUT_BYTES, INSERT, NOT_IN_LOG, CutValue, cut, let_go
 from crdtsyncd.storage.schema import INLINE_BYTES_MAX
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.background.trimming import CHANGE_HASH_AGE_MS_MAX, CHANGE_HASHES_MAX
 from crdtsync.core.storage.rows import (
     ArchivePurge,
+    ChangeRow,
     DocumentStateRow,
     DocumentTrim,
     EntryRow,
@@ -39,7 +41,7 @@ from crdtsync.wire.change import Order, RemoveRange, removes_of
 
 # Bytes that a row takes on disk, about: what varies, and a figure measured for the rest and its place in the indexes.
 CHANGE_ROW_BYTES = 72
-CHANGE_BYTES = f"{CHANGE_ROW_BYTES} + LENGTH(body)"
+CHANGE_BYTES = f"{CHANGE_ROW_BYTES} + LENGTH(body) + {CUT_BYTES}"
 DEAD_BYTES = (
     "120 + 2 * LENGTH(CAST(key AS BLOB)) + IFNULL(LENGTH(CAST(sub AS BLOB)), 0) "
     "+ IFNULL(value_bytes, IFNULL(LENGTH(value), 0)) + IFNULL(LENGTH(attrs), 0) + IFNULL(LENGTH(seen), 0)"
@@ -88,7 +90,7 @@ _MEND_VALUES = (
     "UPDATE entry_values SET value = ?1 WHERE row = ?2",
     "UPDATE entries SET value = ?1 WHERE row = ?2 AND value_bytes IS NULL",
 )
-_DELETE_VALUE = "DELETE FROM entry_values WHERE row = ?"
+_DELETE_VALUE = f"DELETE FROM entry_values WHERE row = ? AND {NOT_IN_LOG}"
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
 _DEAD, _ALIVE = "position IS NOT NULL", "position IS NULL"
@@ -102,7 +104,7 @@ _PURGED_LAST = (
 PURGED_BYTES_MAX = 1024 * 1024
 """So many bytes go with one slice of a purge, or one row."""
 _WEIGHTS = {
-    "changes": "LENGTH(body)",
+    "changes": CHANGE_BYTES,
     "entries": "IFNULL(value_bytes, IFNULL(LENGTH(value), 0))",
     "document_updates": "LENGTH(update_v1)",
     "document_states": "LENGTH(state)",
@@ -155,8 +157,10 @@ class Writing:
                 bring_in(self.db, self.backlog)
         if any(_GOING(batch)):
             self._drop(batch)
-        yield from self._insert(batch)
-        if not is_whole and (self.backlog.count or self._is_large(batch)):
+        is_sliced = not is_whole and (self.backlog.count > 0 or self._is_large(batch))
+        changes, cut_values = (batch.changes, []) if is_sliced else cut(batch.changes, batch.entries)
+        yield from self._insert(batch, changes, cut_values)
+        if is_sliced:
             self.backlog.put(batch)
         else:
             yield
@@ -205,18 +209,22 @@ class Writing:
         which = f"row {among} AND LENGTH(value) > {INLINE_BYTES_MAX}"
         return dict(self.db.execute(f"SELECT row, LENGTH(value) FROM entries WHERE {which}", parameters).fetchall())
 
-    def _insert(self, batch: WriteBatch) -> Iterator[None]:
+    def _insert(self, batch: WriteBatch, changes: Sequence[ChangeRow], cut_values: list[CutValue]) -> Iterator[None]:
         for name, statement in _INSERTS:
-            rows = getattr(batch, name)
+            rows = changes if name == "changes" else getattr(batch, name)
             for start in range(0, len(rows), STEP_ROWS):
                 self.db.executemany(statement, rows[start : start + STEP_ROWS])
                 yield
         self._clocks.update({space: hlc for hlc, space in batch.clocks})
         self._heads.update({row[:2]: row for row in _heads(batch)})
-        for change in batch.changes:
+        self.db.executemany(INSERT, cut_values)
+        cut_bytes: defaultdict[int, int] = defaultdict(int)
+        for _, position, _, size_bytes in cut_values:
+            cut_bytes[position] += size_bytes
+        for change in changes:
             size = self.sizes[change.space]
             size[_LOG] += 1
-            size[_BYTES] += CHANGE_ROW_BYTES + len(change.body)
+            size[_BYTES] += CHANGE_ROW_BYTES + len(change.body) + cut_bytes[change.position]
         for update in batch.document_updates:
             self.sizes[update.space][_DOCUMENTS] += len(update.update)
         for state in batch.document_states:
@@ -295,6 +303,7 @@ class Writing:
         size_bytes = self._number(f"SELECT SUM({CHANGE_BYTES}) FROM changes WHERE {which}", (space,))
         self.sizes[space][_LOG] -= count
         self.sizes[space][_BYTES] -= size_bytes
+        let_go(self.db, which, (space,))
         self.db.execute(f"DELETE FROM changes WHERE {which}", (space,))
         self._trim_rows("removals", REMOVAL_BYTES, which, (space,))
         for writer, first in rewind.firsts:
@@ -354,7 +363,7 @@ class Writing:
 
     def _drop_entries(self, which: str, parameters: tuple[object, ...], table: str = "entries") -> None:
         if table == "entries":
-            long = f"SELECT row FROM entries WHERE {which} AND value_bytes IS NOT NULL"
+            long = f"SELECT row FROM entries WHERE {which} AND value_bytes IS NOT NULL AND {NOT_IN_LOG}"
             self.db.execute(f"DELETE FROM entry_values WHERE row IN ({long})", parameters)
         self.db.execute(f"DELETE FROM {table} WHERE {which}", parameters)
 
@@ -383,6 +392,8 @@ class Writing:
             gone.append(tuple(names))
         if table == "entries":
             self.db.executemany(_DELETE_VALUE, gone)
+        for place in gone if table == "changes" else ():
+            let_go(self.db, "position = ?", place)
         marks = ", ".join("?" * (key.count(",") + 1))
         self.db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({marks})", gone)
         return len(gone) if len(gone) == len(found) else rows_max
@@ -403,15 +414,17 @@ class Writing:
         """Put a change's new body in its place; what the log has trimmed meanwhile stays away."""
         space, position, body = redaction
         where = "WHERE position = ? AND +space = ?"
-        before = self._number(f"SELECT LENGTH(body) FROM changes {where}", (position, space))
+        before = self._number(f"SELECT {CHANGE_BYTES} FROM changes {where}", (position, space))
         if before:
+            let_go(self.db, "position = ?", (position,))
             self.db.execute(f"UPDATE changes SET body = ? {where}", (body, position, space))
-            self.sizes[space][_BYTES] += len(body) - before
+            self.sizes[space][_BYTES] += CHANGE_ROW_BYTES + len(body) - before
 
     def _trim_log(self, trim: LogTrim) -> None:
         space, position, time_ms = trim
         begin = self._number("SELECT trimmed_position FROM spaces WHERE id = ?", (space,))
-        gone = "FROM changes WHERE position > ? AND position <= ? AND +space = ?"
+        which = "position > ? AND position <= ? AND +space = ?"
+        gone = f"FROM changes WHERE {which}"
         where = (begin, position, space)
         count, size_bytes = self.db.execute(f"SELECT COUNT(*), SUM({CHANGE_BYTES}) {gone}", where).fetchone()
         self.db.execute(
@@ -419,6 +432,7 @@ class Writing:
             "ORDER BY position",
             (time_ms, *where),
         )
+        let_go(self.db, which, where)
         self.db.execute(f"DELETE {gone}", where)
         self.db.execute("UPDATE spaces SET trimmed_position = MAX(trimmed_position, ?) WHERE id = ?", (position, space))
         self.sizes[space][_LOG] -= count

@@ -271,7 +271,7 @@ def test_the_rows_of_format_4_come_into_the_tables_at_the_first_start(store: Sto
             db.execute(f"DROP INDEX entries_{name}")
         for column in schema.DEATHS:
             db.execute(f"ALTER TABLE entries DROP COLUMN {column.split()[0]}")
-        for table in ("entry_values", "backlog"):
+        for table in ("entry_values", "backlog", "change_values"):
             db.execute(f"DROP TABLE {table}")
         db.executescript(f"{HISTORY} CREATE INDEX entries_by_space ON entries (space)")
         db.execute("PRAGMA user_version = 4")
