@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from crdtsyncd.backup.backup import Backups
 
+from crdtsync.core.agents.dispatcher import Dispatcher
+from crdtsync.core.agents.watch_requests import WatchRequests
 from crdtsync.core.crdt import read_context
 from crdtsync.core.diagnostics import explain_reasons
 from crdtsync.core.diagnostics.explain import explain
@@ -32,6 +34,7 @@ HEADS = {
 }
 
 SECTIONS: Mapping[str, Sequence[object]] = {
+    "## Hello": (Dispatcher.hello,),
     "### Seen": (read_context,),
     "### Schemas": (schema_set,),
     "### Resolving": (resolve,),
@@ -40,6 +43,7 @@ SECTIONS: Mapping[str, Sequence[object]] = {
     "### History": (key_history.history_of_key, key_history.describe_past),
     "### Watch": (events,),
     "### State watches": (state_watch,),
+    "### Resolvers": (WatchRequests.resolver,),
     "### Explain": (explain, explain_reasons),
     "### Backups": (Backups,),
 }

@@ -234,7 +234,7 @@ class Dispatcher:
         if not agent.name:
             if name != "hello":
                 raise InvalidRequest("the first request of a connection must be hello")
-            return self._hello(agent, args)
+            return self.hello(agent, args)
         if name in self.requests:
             self.authorizer.check(agent, name, args)
         if "at" in args and name in REQUESTS and "at" not in REQUESTS[name].arguments:
@@ -257,7 +257,22 @@ class Dispatcher:
             raise InvalidRequest(f"unknown operation {shown(name)}; this daemon knows {known}")
         return handler(agent, request, args)
 
-    def _hello(self, agent: Agent, args: Arguments) -> object:
+    def hello(self, agent: Agent, args: Arguments) -> object:
+        """The request ``hello``, which attaches an agent.
+
+        The first request is ``hello``, with id 1.
+
+        - ``client``: 16 random bytes of this client. A hello closes an older connection with the same id, with the
+          requests that the older one sent and the daemon has not carried out.
+        - ``agent``: the author's name: 1 to 128 printable characters, without spaces at either end.
+        - ``space``: the space of requests that name no other.
+        - ``key``: an [agent key](../how-to/rights.md#agents-with-keys): the connection then has that agent's rights
+          and not its user's.
+        - ``points``: true: send [points](#what-a-session-has-seen).
+
+        A false or revoked key is ``not_allowed``, and so is the name of an agent with a key, or one that reads like
+        it, without the key.
+        """
         protocol, client = args.get("protocol"), args.get("client")
         if protocol != PROTOCOL_VERSION:
             raise InvalidRequest(

@@ -96,7 +96,15 @@ class WatchRequests:
             )
 
     def resolver(self, agent: Agent, request: int, args: Arguments) -> object:
-        """Register a resolver."""
+        """Register a resolver.
+
+        Conflicts of keys that match ``pattern`` come as ``[id, 2, [conflict]]``, one at a time: an entry with its
+        siblings and ``"event": "conflict"``. Values that would be too much for one event are null.
+
+        The resolver settles it by a write with ``seen`` set to the conflict's ``version`` (``resolve``, or for fields
+        of a map ``merge``). Then, or if it cannot, it sends ``resolver_done`` on the same connection; before that it is
+        [asked](../how-to/resolve-conflicts.md#who-is-asked) nothing more.
+        """
         self._check_room(agent)
         replica = writable(self._dispatcher.replica_of(agent, args))
         return self._standing(agent, request, self._dispatcher.resolvers.register(agent, request, replica, args))
