@@ -11,6 +11,8 @@ Rule = Callable[[str], str]
 def redacted(rule: Rule | None, value: Any, name: object = "", within: Callable[[Any], Any] | None = None) -> Any:
     """``value`` with the rule applied to each text in it, but for the keys of dicts; without a rule as it is.
 
+    Bytes are a text if they are UTF-8.
+
     ``within`` is asked first of each value: what it is with the rule applied, or None if nothing about it is special.
     """
     if rule is None:
@@ -19,6 +21,12 @@ def redacted(rule: Rule | None, value: Any, name: object = "", within: Callable[
         return found
     if isinstance(value, str):
         return _text(rule, value, name)
+    if isinstance(value, bytes | bytearray):
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return value
+        return type(value)(_text(rule, text, name).encode())
     if isinstance(value, dict):
         return {key: redacted(rule, each, key, within) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -23,8 +23,10 @@ def redacted_encoding(rule: Rule, kind: str, data: bytes, name: str = "") -> byt
 
     :raises ValueError: it cannot be looked into: it is a pickle, or encrypted.
     """
-    if kind in ("null", "bytes", "bytearray"):
+    if kind == "null":
         return data
+    if kind in ("bytes", "bytearray"):
+        return bytes(redacted(rule, data, name))
     if kind != "msgpack":
         message = f"a rule cannot look into what is encoded as {kind!r}"
         raise ValueError(message)

@@ -911,6 +911,15 @@ def test_a_rule_is_applied_to_all_texts_before_they_are_written(is_async: bool, 
     assert told["bytes"].tolist() == [0, 1, 2]
 
 
+def test_a_rule_is_applied_to_bytes_that_are_a_text(saver: CrdtSaver, state: Client) -> None:
+    binary = b"\xff" + SECRET.encode()
+    values = {"alone": SECRET.encode(), "array": bytearray(SECRET.encode()), "in": [f"it is {SECRET}".encode(), binary]}
+    put(CrdtSaver(state, redact=Redactor().text), thread("t"), values)
+    mark = b"[redacted:github-token:1]"
+    told = {"alone": mark, "array": bytearray(mark), "in": [b"it is " + mark, binary]}
+    assert found(saver, thread("t")).checkpoint["channel_values"] == told
+
+
 def test_a_rule_changes_nothing_but_texts(saver: CrdtSaver, state: Client) -> None:
     values = {
         "times": [datetime(2026, 1, 1, tzinfo=UTC), timedelta(1)], "set": {1, 2}, "numbers": {1: 2.5, None: True},
