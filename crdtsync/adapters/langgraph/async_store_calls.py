@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp, validate_op_namespace
 
 from crdtsync.adapters.async_attached import AsyncAttached, check_each, in_changes
-from crdtsync.adapters.langgraph.items import Items, checked, chosen, is_stale, matches, namespaces, stored_item
+from crdtsync.adapters.langgraph.items import Items, checked, chosen, is_stale, matches, namespaces, plain, stored_item
 from crdtsync.adapters.langgraph.vectors import Vectors, queries
 from crdtsync.adapters.redaction import Rule
 from crdtsync.client import AsyncSession
@@ -89,7 +89,7 @@ class AsyncStoreCalls(AsyncAttached):
         item = self._items.item(entry)
         if entry is not None and item is not None and op.refresh_ttl:
             await self._refresh([entry])
-        return item
+        return None if item is None else plain(item)
 
     async def _search(self, op: SearchOp, asked: bytes | None) -> list[SearchItem]:
         found: dict[str, tuple[Entry, SearchItem]] = {}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from langgraph.store.base import SearchItem, TTLConfig, get_text_at_path
+from langgraph.store.base import Item, SearchItem, TTLConfig, get_text_at_path
 
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.langgraph.vectors import is_vectors, likeness, unpacked
@@ -59,7 +59,9 @@ class Items:
         return tuple(self._keys.names(key)[:-1])
 
     def item(self, entry: Entry | None) -> SearchItem | None:
-        """The item that an entry holds; None if there is none, or, with a warning, if it holds something else."""
+        """The item that an entry holds, as a search finds it; None if there is none, or, with a warning, if it holds
+        something else.
+        """
         if entry is None:
             return None
         return next((item for _, item in readable(entry.key, [entry], self._item)), None)
@@ -71,6 +73,17 @@ class Items:
         *namespace, key = self._keys.names(entry.key)
         stored = entry.value
         return SearchItem(tuple(namespace), key, stored["value"], stored["created"], stored["updated"])
+
+
+def plain(found: SearchItem) -> Item:
+    """An item as a get gives it."""
+    return Item(
+        value=found.value,
+        key=found.key,
+        namespace=found.namespace,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )
 
 
 def checked(ttl: TTLConfig | None) -> TTLConfig | None:
@@ -131,8 +144,9 @@ def _compare(value: Any, operator: str, operand: Any) -> bool:
         raise ValueError(message)
     try:
         left, right = float(value), float(operand)
-    except (TypeError, ValueError):
-        return False
+    except (TypeError, ValueError) as error:
+        message = f"a filter asks for {operator} {operand!r:.80} where an item has {value!r:.80}: both must be numbers"
+        raise type(error)(message) from None
     return {"$gt": left > right, "$gte": left >= right, "$lt": left < right, "$lte": left <= right}[operator]
 
 
