@@ -53,8 +53,8 @@ class SpaceState:
 
     __slots__ = (
         "_random", "alarms", "clock", "documents", "entries", "epoch", "floor", "id", "ledger", "name", "node",
-        "origins", "pins", "position", "schemas", "storage", "trimmed_position", "undurable", "uploads", "values",
-        "vector", "writer",
+        "origins", "pins", "position", "schemas", "spoilt_changes", "storage", "trimmed_position", "undurable",
+        "uploads", "values", "vector", "writer",
     )  # fmt: skip
 
     entries: Entries
@@ -79,6 +79,8 @@ class SpaceState:
         self.vector: VersionVector = {}
         self.undurable: VersionVector = {}
         """The heads on disk of writers who have others in memory."""
+        self.spoilt_changes: VersionVector = {}
+        """Of each writer the newest change that the disk has spoilt in the log, as far as that is known."""
         self.origins: dict[Writer, tuple[str, str]] = {}
         self.clock = HybridClock()
         self.position = row.position

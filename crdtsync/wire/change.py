@@ -212,6 +212,18 @@ class Codec:
         change.hash = self._hash(header, change.ops)
         return change
 
+    def hash_of(self, body: bytes) -> bytes | None:
+        """The hash of the change in this body, whatever the change says; None: it is none."""
+        try:
+            header, *values = unpack(body)
+            state = self._prefix.copy()
+            state.update(header)
+            for value in values:
+                state.update(value_hash(value) if type(value) is bytes else value[0])
+            return state.digest()
+        except (TypeError, ValueError, LookupError):
+            return None
+
     def _hash(self, header: bytes, ops: Sequence[Op]) -> bytes:
         state = self._prefix.copy()
         state.update(header)

@@ -89,3 +89,44 @@ def test_a_flipped_bit_is_told_and_everything_else_is_served(make_daemon: Callab
             assert [[*lines_of(client, entry)] for entry in client.entries()]
         client.set("k/2", "anew")
         assert client.get("k/2") == "anew"
+
+
+@pytest.mark.parametrize(
+    "word, alarms, event",
+    [(b"-" * 9, [], "change_mended"), (b"v/one", ["change_damaged"], "snapshot_taken")],
+)
+def test_what_is_spoilt_in_the_log_reaches_no_node_that_joins(
+    make_cluster: Callable[..., Cluster], word: bytes, alarms: list[str], event: str
+) -> None:
+    """Else the new node would take it for what an agent wrote, and later changes for those of a fork."""
+    cluster = make_cluster(3, start=False)
+    first, second, third = cluster
+    for daemon in (first, second):
+        daemon.start()
+    with first.client() as client:
+        client.set("v/one", "-" * 16_000)
+        token = client.set("v/two", 2).token
+    with second.client() as client:
+        assert client.get("v/two", after=token) == 2
+    database = Path(second.status()["store"]["path"])
+    first.stop()
+    second.stop()
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        ((position, body),) = db.execute(
+            "SELECT position, body FROM changes WHERE INSTR(body, CAST('v/one' AS BLOB))"
+        ).fetchall()
+        spoilt = bytearray(body)
+        spoilt[body.index(word)] ^= 1
+        db.execute("UPDATE changes SET body = ? WHERE position = ?", (bytes(spoilt), position))
+    second.start()
+    third.start()
+    with third.client() as client:
+        wait_until(lambda: client.get("v/two") == 2, what="the third host has what the second one has")
+        assert client.get("v/one") == "-" * 16_000
+    assert (second if event == "change_mended" else third).log_events(event)
+    assert (second.alarms(), third.alarms()) == (alarms, [])
+    first.start()
+    with first.client() as client:
+        client.set("v/two", 3)
+    wait_until_equal(cluster)
+    assert [daemon.alarms() for daemon in cluster] == [[], alarms, []]

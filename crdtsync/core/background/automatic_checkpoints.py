@@ -181,7 +181,10 @@ class AutomaticCheckpoints:
         for row in rows:
             wait.looked_to = row.position
             is_new = row.seq > last.vector.get(row.writer, 0)
-            if is_new and any(policy.is_about(op.key) for op in replica.codec.decode(row.body).ops):
+            if not is_new:
+                continue
+            change = replica.spoilt.change_of(row)
+            if change is None or any(policy.is_about(op.key) for op in change.ops):
                 return True
         if rows:
             self._again_in(SLICE_INTERVAL_S)

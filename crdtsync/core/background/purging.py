@@ -198,11 +198,12 @@ class Work:
             self._position = row.position
             if row.seq > self.purge.vector.get(row.writer, 0) or self._literal not in row.body:
                 continue
-            change = replica.codec.decode(row.body)
-            body = redacted(change, self._is_gone)
+            change = replica.spoilt.change_of(row)
+            body = b"" if change is None else redacted(change, self._is_gone)  # nobody is given a spoilt one any more
             if body is not None:
                 self.changes += 1
                 self._node.ledger.batch.redactions.append(Redaction(replica.id, row.position, body))
+            if change is not None and body is not None:
                 self._note_documents(change)
         if not rows:
             self.step = self._redact_replies

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crdtsync.core.history.checkpoints import Checkpoint, Kept
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.storage.rows import LogRow
+    from crdtsync.wire.change import Change
 
 LOG_SLICE_ROWS = 500
 """Changes of the log that are looked at in one turn."""
@@ -187,7 +188,7 @@ class Closing:
         for _, writer, seq in placed[-DATED_MAX:]:
             row = storage.change(replica.id, writer, seq)
             if row is not None:
-                self._time_ms = max(self._time_ms, hlc_ms(replica.codec.decode(row.body).hlc))
+                self._time_ms = max(self._time_ms, hlc_ms(self._change(row).hlc))
         # not those of a writer that this node had once: they may have come back from others
         own = [position for position, writer, _ in placed if writer == replica.writer]
         if own:
@@ -203,7 +204,13 @@ class Closing:
         return replica.storage.position_missing(replica.id, self._vector, heads) >= position - 1
 
     def _seen_by(self, row: LogRow) -> VersionVector:
-        return {dep.writer: dep.seq for dep in self._replica.codec.decode(row.body).deps}
+        return {dep.writer: dep.seq for dep in self._change(row).deps}
+
+    def _change(self, row: LogRow) -> Change:
+        change = self._replica.spoilt.change_of(row)
+        if change is None:  # what its author had seen is known no more
+            raise too_old(self._replica, "this token")
+        return change
 
     def _end(self) -> Cut:
         replica = self._replica

@@ -135,7 +135,9 @@ class _Branch:
         while rows := replica.storage.log(replica.id, after, SLICE_BYTES, SLICE_ROWS):
             for row in rows:
                 after = row.position
-                change = replica.codec.decode(row.body)
+                change = replica.spoilt.change_of(row)
+                if change is None:
+                    raise CannotHeal("the disk has spoilt a change that was written since")
                 if (row.writer, row.seq) != (writer, seq) and not self._comes_after(change):
                     continue
                 self._move(change)

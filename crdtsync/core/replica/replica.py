@@ -180,6 +180,7 @@ class Replica(SpaceState):
         self.hashes.clear()
         self._recent, self._less_recent = {}, {}
         self.undurable.clear()
+        self.spoilt_changes.clear()
         self.gate.clear()
         self.ledger.late.pop(self.name, None)
         self.arrivals = Arrivals()

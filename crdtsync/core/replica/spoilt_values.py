@@ -1,26 +1,33 @@
-"""Values whose place on disk holds something else: the log may still have them, or a peer.
+"""Values and changes whose place on disk holds something else: another place may still have them, or a peer.
 
 Example: a disk has flipped a bit in the 40 kB that ann wrote. A reader of them is given what this node's log holds of
 her change, and the next commit puts that in its place. If the log no longer reaches back to it, the node raises an
 alarm and asks its peers (:mod:`crdtsync.core.sync.value_repair`).
+
+Another example: the bit has flipped in the log. Each change there stands beside its hash, and whoever reads one to go
+by it, or to give it away, asks here for it. If the spoilt part is a value that the state or history still holds, the
+change is mended with that. If not, nobody is given the change: a peer that lacks it gets a snapshot, and a watch that
+would tell it starts over.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.core.alarm_catalogue import VALUE_DAMAGED
-from crdtsync.core.storage.rows import MendedValue
+from crdtsync.causality import Dot, merge
+from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, VALUE_DAMAGED
+from crdtsync.core.storage.rows import MendedValue, Redaction
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
-from crdtsync.wire.change import Codec, value_hash
+from crdtsync.wire.change import Change, Codec, value_hash
+from crdtsync.wire.codec import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crdtsync.causality import Dot
     from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.space import SpaceState
+    from crdtsync.core.storage.rows import LogRow
 
 
 class SpoiltValues:
@@ -36,14 +43,19 @@ class SpoiltValues:
         """The value of an entry, alive, dead or ``recalled`` under one of these numbers, for a peer whose disk has
         spoilt it; None: it is not here.
         """
+        held = self._held(key, dot, recalled)
+        return self._in_log(dot) if held is None else held[0]
+
+    def _held(self, key: str, dot: Dot, recalled: Sequence[int] = ()) -> tuple[bytes | None] | None:
+        """The value of an entry as the state or history has it; None: they have no such entry."""
         space = self._space
         entry = space.entries.find(key, dot)
         if entry is not None:
-            return entry.value
+            return (entry.value,)
         row = next(
             (row for one in (space.id, *recalled) if (row := space.storage.dead_row(one, key, dot)) is not None), None
         )
-        return self._in_log(dot) if row is None else space.storage.value(row)
+        return None if row is None else (space.storage.value(row),)
 
     def logged(self, entry: Entry, can_mend: bool) -> bytes | None:
         """A value of which the place on disk holds something else: as the log has it. That mends the place."""
@@ -75,3 +87,45 @@ class SpoiltValues:
             return None if body is None else self._codec.decode(body).ops[dot.n].value
         except (InvalidEncoding, LookupError):
             return None
+
+    # -- changes of the log ----------------------------------------------------------------------------------------
+
+    def change_of(self, row: LogRow) -> Change | None:
+        """A change of the log; None: the disk has spoilt it."""
+        body = self.body_of(row)
+        return None if body is None else self._codec.decode(body)
+
+    def body_of(self, row: LogRow) -> bytes | None:
+        """Its body, the bytes that its author made; None: the disk has spoilt it, and that is told."""
+        if self._codec.hash_of(row.body) == row.hash:
+            return row.body
+        space = self._space
+        body = self._with_held_values(row)
+        if body is not None:
+            space.ledger.batch.redactions.append(Redaction(space.id, row.position, body))
+            space.alarms.journal("change_mended", space=space.name, writer=row.writer, seq=row.seq)
+            return body
+        if space.spoilt_changes.get(row.writer, 0) < row.seq:
+            merge(space.spoilt_changes, {row.writer: row.seq})
+            space.alarms.journal("change_damaged", space=space.name, writer=row.writer, seq=row.seq)
+        message = (
+            f"space {space.name}: the disk has spoilt change {row.seq} of writer {row.writer} of "
+            f"{space.node_of(row.writer)} in this node's log; it is sent to no other node"
+        )
+        space.alarms.raise_once(CHANGE_DAMAGED, space.name, message)
+        return None
+
+    def _with_held_values(self, row: LogRow) -> bytes | None:
+        """A spoilt body with the values that its entries have; None: that is not what its author made either."""
+        try:
+            ops = self._codec.decode(row.body).ops
+        except InvalidEncoding:
+            return None
+        header, *values = unpack(row.body)
+        written = [(n, op) for n, op in enumerate(ops) if op.value_hash is not None]
+        for at, (n, op) in enumerate(written):
+            held = self._held(op.key, Dot(row.writer, row.seq, n)) if type(values[at]) is bytes else None
+            if held is not None and held[0] is not None:
+                values[at] = held[0]
+        body = pack([header, *values])
+        return body if self._codec.hash_of(body) == row.hash else None

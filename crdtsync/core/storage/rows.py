@@ -39,11 +39,15 @@ class SpaceRow(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """One change in a replica's log: ``position`` counts up in the order of application, across all spaces."""
+    """One change in a replica's log: ``position`` counts up in the order of application, across all spaces.
+
+    The ``hash`` is that of the change as it came: a disk may have spoilt the ``body`` since.
+    """
 
     position: int
     writer: Writer
     seq: int
+    hash: bytes
     body: bytes
 
 
@@ -230,7 +234,7 @@ class HistoryDrop(NamedTuple):
 
 
 class Redaction(NamedTuple):
-    """The change at a position of the log has this body from now on, which lacks values that are purged."""
+    """The change at a position of the log has this body from now on: without values that are purged, or mended."""
 
     space: int
     position: int

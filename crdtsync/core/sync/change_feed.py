@@ -92,7 +92,18 @@ class Feeder:
         if link.sent_bytes - link.acked_bytes >= CREDIT_BYTES_MAX:
             return
         rows = self._node.storage.log(replica.id, here.position, SLICE_BYTES_MAX, FRAME_CHANGES_MAX)
-        bodies = [row.body for row in rows if self._lacks(link, here, replica, row.writer, row.seq, row.position)]
+        bodies: list[bytes] = []
+        for row in rows:
+            if not self._lacks(link, here, replica, row.writer, row.seq, row.position):
+                continue
+            body = replica.spoilt.body_of(row)
+            if body is None:
+                here.known[row.writer] = row.seq - 1
+                here.position = row.position - 1
+                self._send_changes(link, replica, bodies)
+                self._snapshots.withholds(link, here, replica)
+                return
+            bodies.append(body)
         here.position = rows[-1].position if rows else durable  # positions of merged snapshots hold no change
         self._send_changes(link, replica, bodies)
 

@@ -171,7 +171,8 @@ class ForkSearch:
         return bool(known)
 
     def _show(self, link: Link, here: SpaceLink, replica: Replica, writer: Writer, seq: int) -> bool:
-        body = replica.storage.change_body(replica.id, writer, seq)
+        row = replica.storage.change(replica.id, writer, seq)
+        body = None if row is None else replica.spoilt.body_of(row)
         here.forked[writer] = here.forked.get(writer, 0) + 1
         if body is not None:
             self._outbox.send(link, Chain(replica.name, replica.epoch, writer, {}, body))

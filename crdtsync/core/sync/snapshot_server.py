@@ -78,7 +78,7 @@ class SnapshotServer:
 
     def withholds(self, link: Link, here: SpaceLink, replica: Replica) -> bool:
         """Whether what this peer lacks has to come as a snapshot. If so, it is offered, and its cursor waits."""
-        is_below = not covers(here.known, replica.floor)
+        is_below = not self._is_in_log(here.known, replica)
         can = link.takes(Offer)
         was_offered = here.offered
         here.offered = is_below or (can and self._is_far(here.known, replica))
@@ -101,6 +101,11 @@ class SnapshotServer:
         return True
 
     @staticmethod
+    def _is_in_log(known: VersionVector, replica: Replica) -> bool:
+        """Whether the log holds, unspoilt as far as is known, what one lacks who knows these."""
+        return covers(known, replica.floor) and covers(known, replica.spoilt_changes)
+
+    @staticmethod
     def _is_far(known: VersionVector, replica: Replica) -> bool:
         """Whether the live state is less to send than the changes that one lacks who knows these."""
         lacking = missing(known, replica.vector)
@@ -121,7 +126,7 @@ class SnapshotServer:
 
     def is_served_by_log(self, here: SpaceLink, replica: Replica) -> bool:
         """Whether a peer that was offered a snapshot has by now got so far that the log will do."""
-        return here.serving is None and covers(here.known, replica.floor) and not self._is_far(here.known, replica)
+        return here.serving is None and self._is_in_log(here.known, replica) and not self._is_far(here.known, replica)
 
     def take(self, link: Link, here: SpaceLink, replica: Replica, message: Take) -> None:
         """A peer asks for a snapshot, or for the rest of one."""
@@ -158,7 +163,8 @@ class SnapshotServer:
             snapshot = open_.snapshot
             if snapshot.space != replica.name:
                 continue
-            is_young = may_share and open_.made_s + SNAPSHOT_SHARE_S > now_s and covers(snapshot.vector, replica.floor)
+            is_young = may_share and open_.made_s + SNAPSHOT_SHARE_S > now_s
+            is_young = is_young and self._is_in_log(snapshot.vector, replica)
             if snapshot.position == replica.position or (is_young and not self._is_far(snapshot.vector, replica)):
                 return open_
             far = open_ if is_young else far

@@ -238,8 +238,12 @@ class Scheduler(ABC, Generic[Member]):
             watch.position = row.position
             if row.seq <= watch.held.get(row.writer, 0):
                 continue
+            change = replica.spoilt.change_of(row)
+            if change is None:
+                watch.start_over(is_reset=True)
+                break
             merge(watch.held, {row.writer: row.seq})
-            told = self._past(watch, replica.codec.decode(row.body), now_ms)
+            told = self._past(watch, change, now_ms)
             if watch.scan is not None:
                 break  # too much is to be told anew: it starts over
             if told is not None:

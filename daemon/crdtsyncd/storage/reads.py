@@ -241,7 +241,7 @@ class StateReads:
         found: list[LogRow] = []
         size_bytes = 0
         rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes INDEXED BY changes_by_space "
+            "SELECT position, writer, seq, hash, body FROM changes INDEXED BY changes_by_space "
             "WHERE space = ? AND position > ? ORDER BY position LIMIT ?",
             (space, after, rows_max),
         )
@@ -406,7 +406,7 @@ class StateReads:
 
     def change(self, space: int, writer: int, seq: int) -> LogRow | None:
         rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes WHERE space = ? AND writer = ? AND seq = ?",
+            "SELECT position, writer, seq, hash, body FROM changes WHERE space = ? AND writer = ? AND seq = ?",
             (space, writer, seq),
         )
         return next(iter(self._log_rows(rows)), None)
@@ -420,7 +420,7 @@ class StateReads:
 
     def changes_before(self, space: int, position: int, rows_max: int) -> list[LogRow]:
         rows = self._db.execute(
-            "SELECT position, writer, seq, body FROM changes INDEXED BY changes_by_space "
+            "SELECT position, writer, seq, hash, body FROM changes INDEXED BY changes_by_space "
             "WHERE space = ? AND position < ? ORDER BY position DESC LIMIT ?",
             (space, position, rows_max),
         )

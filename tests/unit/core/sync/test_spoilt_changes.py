@@ -1,0 +1,165 @@
+"""A change that a disk has spoilt in the log goes to nobody: it is mended from the state, or a snapshot goes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from crdtsync.wire.codec import unpack
+from tests.fleet.agent import Refusal
+from tests.fleet.clones import clone, meet
+from tests.fleet.fleet import Fleet, fleet_of
+from tests.fleet.host import Host
+from tests.fleet.snapshots import agree, events, state
+from tests.simulator.cuts import patiently
+
+LONG = "x" * 16_000
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    """``a`` has written, and ``b`` has all of it; nobody is connected."""
+    with fleet_of("a", "b", linked=True) as made:
+        ann = made["a"].agent("ann")
+        ann.set("v/one", LONG)
+        ann.set("v/two", 2)
+        made.sync()
+        made.wires[0].close("done")
+        yield made
+
+
+def spoil(host: Host, seq: int = 1, *, at: int | bytes, writer: int | None = None) -> None:
+    """Flip a bit of a change in a host's log, of a writer or of the first: this byte of its body, or that of a word."""
+    host.store.settle()
+    with closing(sqlite3.connect(host.store.path, isolation_level=None)) as db:
+        position, body = db.execute(
+            "SELECT position, body FROM changes WHERE seq = ?1 AND writer = IFNULL(?2, writer) ORDER BY position",
+            (seq, writer),
+        ).fetchone()
+        spoilt = bytearray(body)
+        spoilt[body.index(at) if isinstance(at, bytes) else at] ^= 1
+        db.execute("UPDATE changes SET body = ? WHERE position = ?", (bytes(spoilt), position))
+
+
+def is_sound(host: Host, seq: int = 1) -> bool:
+    """Whether a change has its hash on disk."""
+    host.store.settle()
+    replica = host.replica
+    row = next(row for row in host.store.log(replica.id, 0, 2**30, 100) if row.seq == seq)
+    return replica.codec.hash_of(row.body) == row.hash
+
+
+def join(fleet: Fleet, name: str = "c") -> Host:
+    fleet.add(name)
+    fleet.link(name, "b")
+    fleet.run(5)
+    return fleet[name]
+
+
+def test_a_spoilt_value_of_a_change_comes_from_the_state(fleet: Fleet) -> None:
+    b = fleet["b"]
+    spoil(b, at=-100)
+    c = join(fleet)
+    assert c.agent().get("v/one") == LONG
+    agree(fleet, "b", "c")
+    assert not events(b, "snapshot_offered")
+    assert [fields["seq"] for fields in events(b, "change_mended")] == [1]
+    b.turn()
+    assert is_sound(b)
+
+
+def test_a_spoilt_value_of_a_change_comes_from_history(fleet: Fleet) -> None:
+    b = fleet["b"]
+    b.agent("bob").set("v/one", 1)
+    spoil(b, at=-100)
+    join(fleet)
+    agree(fleet, "b", "c")
+    assert [fields["seq"] for fields in events(b, "change_mended")] == [1]
+
+
+@pytest.mark.parametrize("at", [0, 3, 5, 20, b"v/one", b"ann"])
+def test_a_peer_gets_a_snapshot_in_place_of_a_spoilt_change(fleet: Fleet, at: int | bytes) -> None:
+    b = fleet["b"]
+    spoil(b, at=at)
+    c = join(fleet)
+    assert c.agent().get("v/one") == LONG
+    assert c.agent().get("v/two") == 2
+    assert state(b) == state(c)
+    assert (b.alarms, c.alarms) == ({"change_damaged"}, set())
+    assert [fields["seq"] for fields in events(b, "change_damaged")] == [1]
+    fleet.link("c", "a")
+    fleet["a"].agent().set("v/two", 3)
+    fleet.run(5)
+    assert c.agent().get("v/two") == b.agent().get("v/two") == 3
+    assert (fleet["a"].alarms, c.alarms) == (set(), set())
+
+
+def test_what_stands_before_and_after_a_spoilt_change_arrives(fleet: Fleet) -> None:
+    b = fleet["b"]
+    spoil(b, 2, at=20)
+    c = join(fleet)
+    assert (c.agent().get("v/one"), c.agent().get("v/two")) == (LONG, 2)
+    assert state(b) == state(c)
+    b.restart()  # what it knew of the log is forgotten
+    d = fleet.add("d")
+    fleet.link("d", "b")
+    fleet.run(5)
+    assert state(b) == state(d)
+    assert b.alarms == {"change_damaged"}
+
+
+def test_a_watch_starts_over_where_it_would_tell_a_spoilt_change(fleet: Fleet) -> None:
+    b = fleet["b"]
+    ann = b.agent("ann")
+    token = ann.set("begin", 0)["token"]
+    for n in range(3):
+        ann.set("k", n)
+    spoil(b, 3, at=b"k", writer=b.replica.writer)
+    watcher = b.agent("watcher")
+    watcher.send("watch", prefix="", after=token)
+    for _ in range(5):
+        b.turn()
+    told = watcher.told()
+    assert "reset" in [event["event"] for event in told]
+    assert unpack([event for event in told if event.get("key") == "k"][-1]["value"]) == 2
+    assert b.alarms == {"change_damaged"}
+
+
+def test_a_purge_leaves_nothing_of_a_spoilt_change(fleet: Fleet) -> None:
+    b = fleet["b"]
+    spoil(b, at=3)
+    b.agent().do("purge", pattern="v/**")
+    fleet.run(30)
+    b.store.settle()
+    assert [row.body for row in b.store.log(b.replica.id, 0, 2**30, 1)] == [b""]
+    assert b.alarms == {"change_damaged"}
+
+
+def test_a_token_is_not_read_through_a_spoilt_change(fleet: Fleet) -> None:
+    b = fleet["b"]
+    token = fleet["a"].agent("ann").set("k", 1)["token"]
+    fleet.link("a", "b")
+    fleet.run(1)
+    b.agent("bob").set("k", 2)
+    assert unpack(patiently(b.agent(), "get", key="k", at=token)["value"]) == 1
+    spoil(b, 3, at=b"ann")
+    with pytest.raises(Refusal, match="lies before the history"):
+        patiently(b.agent(), "get", key="k", at=token)
+
+
+def test_a_fork_is_not_healed_with_a_spoilt_change(fleet: Fleet) -> None:
+    """Else the damage would go round as a change of its own."""
+    c = clone(fleet, "a", "c")
+    for host in (fleet["a"], c):
+        for key in ("k/1", "k/2"):
+            host.agent().set(key, host.name + LONG)
+    for host in (fleet["a"], c):
+        spoil(host, 3, at=b"k/1")
+    meet(fleet, ("a", "c"))
+    assert "fork" in fleet["a"].alarms | c.alarms
+    for host in (fleet["a"], c):
+        assert [value[:1] for value in host.agent().values("k/1")] == [host.name]
+        assert not host.agent().values("j/1")
