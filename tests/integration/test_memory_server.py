@@ -121,8 +121,15 @@ async def test_what_a_file_holds_is_brought_over_and_again(daemon: Daemon, tmp_p
     ):
         file.write_text(line)
         done = run("import-from", "memory-server", str(file))
-        told = f"line 1 is not of a memory server's file, nothing was written: {why}"
+        told = f"line 1 is not of a memory server's file: {why}"
         assert (done.status, told in done.err) == (4, True), done
+    damaged = ["", '{"type": "entity", "name": "Dan"', '{"type": "entity", "name": "Eve", "entityType": "person"}']
+    file.write_text("\n".join([*damaged, json.dumps({"type": "entity", **entity("Cy", "likes tea")})]))
+    done = run("import-from", "memory-server", str(file))
+    assert done.out == "1 entities and 0 relations are new, 2 lines left out\n"
+    assert "line 2 is not of a memory server's file: Expecting ',' delimiter at column 33; it was left out" in done.err
+    assert "line 3 is not of a memory server's file: it has no 'observations'; it was left out" in done.err
+    assert "memory/entity/Eve" not in daemon.client().keys("memory/")
 
 
 async def test_a_long_file_is_brought_over_in_few_changes(daemon: Daemon):
@@ -138,9 +145,9 @@ async def test_a_long_file_is_brought_over_in_few_changes(daemon: Daemon):
             return super().batch(*arguments, **options)
 
     async with Late(daemon.socket, agent="ann") as session:
-        assert await bring_over(session, [*lines, lines[0]]) == (300, 900)
+        assert await bring_over(session, [*lines, lines[0]]) == (300, 900, 0)
         assert state.status()["counters"]["changes_made"] < 30
-        assert await bring_over(session, lines) == (0, 0)
+        assert await bring_over(session, lines) == (0, 0, 0)
     assert state.get("memory/entity/e5") == {"type": "made by bob"}
     assert sorted(state.members("memory/observations/e5")) == ["is 5", "x" * 30_000]
     assert (len(state.keys("memory/entity/")), len(state.members("memory/relations"))) == (300, 900)

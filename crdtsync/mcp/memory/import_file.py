@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crdtsync.client import AsyncSession
@@ -11,22 +12,41 @@ from crdtsync.errors import InvalidRequest, TooLarge, VersionMismatch
 from crdtsync.mcp.memory import graph
 from crdtsync.mcp.memory.graph import ENTITY, OBSERVATIONS, RELATIONS, key_of
 
+log = logging.getLogger(__name__)
+
 CHANGE_OPERATIONS = 500
 
 Part = tuple[str, object]
 """A key, and what stands there: nothing for an entity, an observation, or the fields of a relation."""
 
 
-async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bool = False) -> tuple[int, int]:
-    """Create what the lines of the file say: how many entities and relations were new.
+async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bool = False) -> tuple[int, int, int]:
+    """Create what the lines of the file say: how many entities and relations were new, and how many lines left out.
 
     What is there already stays as it is and gets the file's observations, so that it can be repeated after it was
-    ended half-way; until then an entity may lack some of its observations. With ``dry_run`` nothing is written. Raises
-    :class:`~crdtsync.errors.InvalidRequest` at the first line that is not of such a file, before anything is written.
+    ended half-way; until then an entity may lack some of its observations. A line that says nothing is left out, with
+    a warning in the log. With ``dry_run`` nothing is written.
+
+    :raises InvalidRequest: no line is of such a file.
     """
     new: dict[Part, Any] = {}
-    for part, value in _parts(lines):
-        new.setdefault(part, value)
+    faults: list[str] = []
+    is_one = False
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            said = _parts(line)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            faults.append(f"line {number} is not of a memory server's file: {_why(error)}")
+            continue
+        is_one = True
+        for part, value in said:
+            new.setdefault(part, value)
+    if faults and not is_one:
+        raise InvalidRequest(f"{faults[0]}; nor is any other: give the file that its MEMORY_FILE_PATH names")
+    for fault in faults:
+        log.warning("%s; it was left out", fault)
     for part in await _here(session):
         new.pop(part, None)
     if not dry_run:
@@ -34,31 +54,25 @@ async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bo
         for first in range(0, len(writes), CHANGE_OPERATIONS):
             await _write(session, writes[first : first + CHANGE_OPERATIONS])
     keys = [key for key, _ in new]
-    return sum(key.startswith(ENTITY) for key in keys), keys.count(RELATIONS)
+    return sum(key.startswith(ENTITY) for key in keys), keys.count(RELATIONS), len(faults)
 
 
-def _parts(lines: Iterable[str]) -> Iterator[tuple[Part, Any]]:
-    """What each line says: an entity with its observations, or a relation."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            item = json.loads(line)
-            if item["type"] == "entity":
-                name = str(item["name"])
-                yield (key_of(ENTITY, name), None), {"type": str(item["entityType"])}
-                for observation in map(str, item["observations"]):
-                    yield (key_of(OBSERVATIONS, name), observation), observation
-            else:
-                relation = {name: str(item[name]) for name in ("from", "to", "relationType")}
-                yield (RELATIONS, (*relation.values(),)), relation
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else error
-            message = (
-                f"line {number} is not of a memory server's file, nothing was written: {why}; "
-                "give the file that its MEMORY_FILE_PATH names"
-            )
-            raise InvalidRequest(message) from error
+def _parts(line: str) -> list[tuple[Part, Any]]:
+    """What a line says: an entity with its observations, or a relation."""
+    item = json.loads(line)
+    if item["type"] == "entity":
+        name = str(item["name"])
+        observations = [*map(str, item["observations"])]
+        made: list[tuple[Part, Any]] = [((key_of(ENTITY, name), None), {"type": str(item["entityType"])})]
+        return made + [((key_of(OBSERVATIONS, name), each), each) for each in observations]
+    relation = {name: str(item[name]) for name in ("from", "to", "relationType")}
+    return [((RELATIONS, (*relation.values(),)), relation)]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno:,}"
+    return f"it has no {error}" if isinstance(error, KeyError) else "it is no entity, and no relation"
 
 
 async def _here(session: AsyncSession) -> list[Part]:

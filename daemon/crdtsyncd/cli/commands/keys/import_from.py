@@ -212,7 +212,7 @@ def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run:
 def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None:
     """Bring over what FILE holds, the file of the reference memory server.
 
-    `mcp serve --memory-server` then offers it.
+    A line that is not of such a file is told and left out. `mcp serve --memory-server` then offers it.
 
     \b
     Example:
@@ -222,11 +222,13 @@ def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None
 
     from crdtsync.mcp.memory.import_file import bring_over
 
-    async def run() -> tuple[int, int]:
+    async def run() -> tuple[int, int, int]:
         async with async_client(settings) as client:
             lines = file.read().decode("utf-8", "replace").splitlines()
             return await bring_over(client, lines, dry_run=dry_run)
 
-    entities, relations = asyncio.run(run())
-    plain = f"{entities:,} entities and {relations:,} relations are new" + (", if it were done" if dry_run else "")
-    output.result(settings, plain, {"entities": entities, "relations": relations})
+    entities, relations, left_out = asyncio.run(run())
+    plain = f"{entities:,} entities and {relations:,} relations are new"
+    plain += (f", {left_out:,} lines left out" if left_out else "") + (", if it were done" if dry_run else "")
+    fields = {"entities": entities, "relations": relations, **({"left_out": left_out} if left_out else {})}
+    output.result(settings, plain, fields)
