@@ -194,6 +194,34 @@ def test_the_deletion_of_what_has_become_too_long_to_be_read_at_once_is_merged(d
         assert sorted(field.name for field in state.fields("map")) == [str(number) for number in range(10)]
 
 
+def test_what_several_merges_brought_is_the_forks_to_change(daemon: Daemon) -> None:
+    """A note told of the newest merge alone, so what an earlier one had brought counted as changed here."""
+    with daemon.client("ann") as state:
+        state.fork("trial")
+        fork = state.session(space="trial")
+        for name in ("a", "b", "c"):
+            for key in ("map", "gone"):
+                fork.merge(key, {name: 1})
+            for key in ("log", "many"):
+                fork.append(key, name)
+            fork.add("set", name)
+            fork.incr("count")
+            assert not state.merge_space("trial").left
+        state.append("many", "here")
+        fork.merge("map", {"a": 2})
+        fork.discard("set", "a")
+        for key in ("gone", "log", "count", "many"):
+            fork.delete(key)
+        merged = state.merge_space("trial")
+        assert (merged.written, merged.removed) == (["map", "set"], ["count", "gone", "log"])
+        assert merged.left == {"many": forks.STAYS}
+        assert state.get("map") == {"a": 2, "b": 1, "c": 1}
+        assert not [entry.key for entry in state.conflicts()]
+        assert state.members("set") == ["b", "c"]
+        assert state.log("many") == ["here"]
+        assert [key for key in ("gone", "log", "count") if state.get(key) is not None] == []
+
+
 def test_a_name_of_a_fork_that_was_dropped_is_used_again(daemon: Daemon) -> None:
     with daemon.client("ann") as state:
         for number in range(1, 3):

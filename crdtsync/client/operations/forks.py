@@ -6,9 +6,9 @@ and appends to ``findings``; in ``default`` somebody sets ``plan`` to 3. Merging
 
 Two checkpoints hold both points of the fork: ``fork-trial`` in ``default``, and ``fork`` in ``trial``, made when
 everything has been copied. The map ``forks/trial`` in ``default`` has a field for each key that was merged, written in
-the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote. So a merge that is done
-twice, or was cut off, adds nothing twice. A text is edited by changes of its own, of which each is there once whatever
-is noted (:mod:`crdtsync.client.text.carrying`).
+the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote, ``earlier`` which changes
+wrote of it before. So a merge that is done twice, or was cut off, adds nothing twice. A text is edited by changes of
+its own, of which each is there once whatever is noted (:mod:`crdtsync.client.text.carrying`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.causality import merge, vector_of
+from crdtsync.causality import Dot, Writer, merge, vector_of
 from crdtsync.client.operations.writes import INCREMENT_MAX
 from crdtsync.client.session.read_memory import READ_LONG_AGO
 from crdtsync.client.values.encoding import encode
@@ -47,6 +47,10 @@ BYTES_MAX = 2 * 1024 * 1024
 MEETINGS_MAX = 20
 """So often a merge goes on where another one of the same fork, at the same time, has come."""
 STAYS = "the fork has deleted it; it was changed here too since then, and stays"
+EARLIER_MAX = 100
+"""Merges of one key that are noted, before the newest."""
+SEEN_MAX = 950
+"""Operations of such merges that are named where a key has so many values that they cannot be asked for one by one."""
 READS_A_PAGE = 20
 """To read so many keys one by one, as of a point of the past, costs about as much as a page of a listing."""
 PAGE_KEYS = 500
@@ -132,13 +136,25 @@ def vector_seen(cut: str, space: str) -> Version:
     return Version(vector=decode_token(cut)[space][1])
 
 
-def seen_with(base: Version, record: Field | None) -> str:
-    """The same, of one who has also seen what the merge wrote that made ``record``: the operations before it."""
-    if record is None:
-        return encode_version(base)
-    dot, apart = decode_dot(record.dot), record.value["seen"]
-    dots = tuple(dot._replace(n=n) for n in range(dot.n))
-    return encode_version(Version((*dots, *(decode_version(apart).dots if apart else ())), (), base.vector))
+def seen_with(base: Version, record: Field | None, here: str | None = None) -> str:
+    """The same, of one who has also seen what merges of the key wrote up to ``record``: of what is ``here``, or all of
+    it, the newest first.
+    """
+    wrote = changes_of(record)
+    live = Version() if here is None else decode_version(here)
+    dots = [Dot(Writer(writer), seq, n) for writer, seq, count in reversed(wrote) for n in range(count)]
+    if here is not None and live.vector is None:
+        known = {*dots}
+        dots = [dot for dot in (*live.dots, *live.others) if dot in known]
+    apart = () if record is None or not record.value["seen"] else decode_version(record.value["seen"]).dots
+    return encode_version(Version((*dots[:SEEN_MAX], *apart), (), base.vector))
+
+
+def changes_of(record: Field | None) -> list[list[int]]:
+    """The changes by which merges wrote a key, up to that of ``record``: writer, number, and how many operations stand
+    before the note.
+    """
+    return [] if record is None else [*record.value.get("earlier", ()), [*decode_dot(record.dot)]][-EARLIER_MAX:]
 
 
 def of_this_making(noted: Iterable[Field], now: str, fork: str) -> dict[str, Field]:

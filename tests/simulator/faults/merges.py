@@ -65,7 +65,7 @@ def a_merge_overwrites_what_it_has_not_seen(patch: Patches):
 @merge_fault("shows after a merge")
 def a_merge_does_not_know_what_it_has_written_before(patch: Patches):
     """What an earlier merge of the key wrote stays beside what this one writes"""
-    patch.setattr(forks, "seen_with", lambda base, _record: encode_version(base))
+    patch.setattr(forks, "seen_with", lambda base, *_: encode_version(base))
 
 
 @merge_fault("after a merge")

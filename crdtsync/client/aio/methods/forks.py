@@ -156,14 +156,15 @@ class AsyncForkMethods(AsyncMethods):
                 if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                     pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
                     elements = {there.dot: here.dot for there, here in pairs}
-                seen = forks.seen_with(cut, record)
+                has_more = record is not None and record.value.get("earlier")
+                here = await _version_of(base, key, timeout) if after is None or has_more else None
+                seen = forks.seen_with(cut, record, here if has_more else None)
                 carried = await carrying.carry(key, was, state, seen, elements)
-                here = await _version_of(base, key, timeout) if after is None else None
             except Refused as error:
                 merged.left[key] = error.message
             else:
-                await carrying.take_in(key, carried, state, now)
-                if here is not None and forks.is_beyond(here, seen):
+                await carrying.take_in(key, carried, state, now, forks.changes_of(record))
+                if after is None and here is not None and forks.is_beyond(here, seen):
                     merged.left[key] = forks.STAYS
                 else:
                     (merged.removed if after is None else merged.written).append(key)
@@ -276,9 +277,16 @@ class AsyncCarrying:
         return parts, None
 
     async def take_in(
-        self, key: str, carried: tuple[Batch, str | None], after: State | None, point: str | None
+        self,
+        key: str,
+        carried: tuple[Batch, str | None],
+        after: State | None,
+        point: str | None,
+        earlier: list[list[int]] | None = None,
     ) -> None:
-        """Write it, sooner or later; ``point`` is noted as how far this key has come."""
+        """Write it, sooner or later; ``point`` is noted as how far this key has come, and which changes brought it
+        ``earlier``.
+        """
         from crdtsync.client.operations import forks
 
         parts, version = carried
@@ -286,9 +294,8 @@ class AsyncCarrying:
             await self.flush()
         self._batch.take_in(parts.recorded)
         if self._records and point is not None:
-            self._batch.merge(
-                self._records, {key: {"at": point, "seen": version}}, seen=self._seen, **self._condition()
-            )
+            note = {"at": point, "seen": version} | ({"earlier": earlier} if earlier else {})
+            self._batch.merge(self._records, {key: note}, seen=self._seen, **self._condition())
         self._size_bytes += 0 if after is None else forks.size_of(after)
 
     def _condition(self) -> dict[str, Any]:
