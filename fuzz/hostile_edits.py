@@ -37,7 +37,7 @@ from websockets.sync.client import connect
 from benchmarks.verdict import first_difference
 from crdtsync.causality import Dot, Hlc, Writer
 from crdtsync.core.identity import LOOPBACK_CLUSTER
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.change import NO_HASH, Change, Codec, Op, value_hash
 from crdtsync.wire.kinds import Kind

@@ -29,8 +29,8 @@ from pycrdt import Doc, Map
 
 from crdtsync.causality import Dot
 from crdtsync.core.kinds.text_join import text_op
-from crdtsync.core.text.document import EDIT_DELETES_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.family import OLDER_MAX, families
+from crdtsync.core.text.judging import EDIT_DELETES_MAX, EDIT_STRUCTS_MAX
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import STRING, Id

@@ -21,7 +21,7 @@ from crdtsync.core.history.checkpoints import Checkpoint, Kept, kept_of, record_
 from crdtsync.core.reads.checkpoint_check import CheckpointCheck
 from crdtsync.core.reads.gone_since import GoneSince, place_of
 from crdtsync.core.storage.rows import ArchivePurge, DeadPlace, DocumentStateRow, EntryRow, RemovedRow, kept_name
-from crdtsync.core.text.document import check_state
+from crdtsync.core.text.judging import check_state
 from crdtsync.errors import CrdtSyncError, InvalidEncoding
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import new_row, pack

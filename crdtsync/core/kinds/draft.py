@@ -21,9 +21,10 @@ from crdtsync.core.kinds.base import Sibling
 from crdtsync.core.kinds.schema_check import by_schema
 from crdtsync.core.kinds.values import describe, describe_key, grouped, readable_value, siblings, version_of
 from crdtsync.core.space import Applied, SpaceState
-from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, Document
+from crdtsync.core.text.document import Document
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.drafted_edits import DraftedEdits, EditWork
+from crdtsync.core.text.judging import AUTHOR_LOOKED_AT_MAX
 from crdtsync.core.text.length_limit import TextLengths
 from crdtsync.core.text.marker import check_marker, stored_value
 from crdtsync.errors import InvalidRequest, KindMismatch, VersionMismatch

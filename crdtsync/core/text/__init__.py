@@ -19,6 +19,7 @@ edits through :class:`crdtsync.core.replica.text_edits.TextEdits`.
 Modules:
 
 - ``yjs_library``: the only door to pycrdt in the core
+- ``judging``: whether an edit, or another replica's whole document, may be taken in
 - ``document``: one Yjs document in memory: check, apply, undo, read
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
 - ``marker``: the entries that name documents, and the operations that write them

@@ -11,6 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from crdtsync.causality import Dot
+from crdtsync.core.text.judging import EDIT_LOOKED_AT_MAX, EDIT_STRUCTS_MAX, judge_edit, judge_state, refused
 from crdtsync.core.text.yjs_library import (
     NO_CHANGE,
     NO_CLOCKS,
@@ -33,7 +34,6 @@ from crdtsync.wire.yjs.encoding import BYTES_A_PART, SHORT_BYTES_MAX, Steps, at_
 from crdtsync.wire.yjs.rewriting import contradiction, in_pieces
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
 from crdtsync.wire.yjs.validator import (
-    STRUCTS_MAX,
     InvalidUpdate,
     Outline,
     UpdateSummary,
@@ -48,28 +48,11 @@ if TYPE_CHECKING:
     from crdtsync.core.text.yjs_library import YjsText
     from crdtsync.wire.yjs.rewriting import Inserted
 
-EDIT_STRUCTS_MAX = 2000
-"""Parts that one edit may insert."""
-
-EDIT_DELETES_MAX = 10_000
-"""Ranges that one edit may delete: an author's daemon takes no more. Each takes the Yjs library 0.4 µs, or 9 where it
-cuts a string in two.
-"""
-
-EDIT_LOOKED_AT_MAX = 4_000_000
-"""Items at which the Yjs library looks for one edit, or for several until they are counted, at 0.1 µs each."""
-
-AUTHOR_LOOKED_AT_MAX = 400_000
-"""The same for an edit by an agent of this host; where edits of several hosts come together it may become more."""
-
 CONTESTED_STEPS_MIN = 100_000
 """Steps that loading a document may take, before it is compacted by itself."""
 
 CONTESTED_STEPS_MAX = 400_000
 """The same, before an agent of this host may insert nothing more."""
-
-STATE_STEPS_MAX = 4_000_000
-"""The same, of another host's state of a document, before that is not taken in: at 0.1 µs each."""
 
 LOOKED_AT_A_PART = 300
 """To look at so many takes as long as to insert a part."""
@@ -227,9 +210,9 @@ class Document:
         self._loaded()
         try:
             outline = self.outline() if before is None else before.outline(self)
-            return at_once(_judge_edit(update, outline, structs_max, looked_at_max))
+            return at_once(judge_edit(update, outline, structs_max, looked_at_max))
         except InvalidUpdate as error:
-            raise _refused(error) from None
+            raise refused(error) from None
 
     @property
     def is_contested(self) -> bool:
@@ -327,7 +310,7 @@ class Document:
         try:
             self._outline, state = self.outline().copy(), self.state()
         except InvalidUpdate as error:
-            raise _refused(error) from None
+            raise refused(error) from None
         competition = self._outline.competition
         yield
         if competition.steps > STEP_PARTS_MAX * LOOKED_AT_A_PART:
@@ -350,9 +333,9 @@ class Document:
         :raises InvalidValue: as :meth:`apply`.
         """
         try:
-            judged = yield from _judge_edit(update, self.outline(), structs_max, EDIT_LOOKED_AT_MAX)
+            judged = yield from judge_edit(update, self.outline(), structs_max, EDIT_LOOKED_AT_MAX)
         except InvalidUpdate as error:
-            raise _refused(error) from None
+            raise refused(error) from None
         if judged.parts > STEP_PARTS_MAX // 2:
             yield
         update = judged.joined or update
@@ -431,7 +414,7 @@ class Document:
                 raise judged[2]
             summary = judged[2]
         else:
-            summary = at_once(_judge_state(state, outline))
+            summary = at_once(judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
         self._checked = None
         advance(outline, summary)
@@ -449,7 +432,7 @@ class Document:
         if self._outline is not None:
             outline = self._outline.copy()
             try:
-                self._judged = state, outline, (yield from _judge_state(state, outline))
+                self._judged = state, outline, (yield from judge_state(state, outline))
             except InvalidValue as error:
                 self._judged = state, outline, error
 
@@ -681,33 +664,6 @@ class Document:
         return error
 
 
-def check_state(state: bytes) -> Steps[bool]:
-    """Refuse what cannot be a whole document of another replica, in steps: one of 1 MB may take half a second.
-
-    Returns whether it can be loaded in bounded time.
-
-    :raises InvalidValue: malformed, or it refers to what it does not hold.
-    """
-    summary = yield from _judge_state(state, Outline(ROOTS))
-    if summary.competition.steps <= STATE_STEPS_MAX:  # which is more than an exact count, mostly
-        return True
-    return (yield from counted(state, ROOT)).steps <= STATE_STEPS_MAX
-
-
-def _judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max: int) -> Steps[UpdateSummary]:
-    ranges_max = EDIT_DELETES_MAX if structs_max == EDIT_STRUCTS_MAX else None
-    summary = yield from validate_slowly(
-        update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max
-    )
-    if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
-        raise InvalidValue(
-            f"this edit claims places between which much stands already, and would keep each host busy: at most "
-            f"{looked_at_max:,} items may be looked at for it; read the text again and split the edit",
-            path="$",
-        )
-    return summary
-
-
 def _sizes_a_step(competition: Competition) -> tuple[int, int]:
     """How many items, and how many ranges to be deleted, come to :data:`STEP_PARTS_MAX` at most for the Yjs library."""
     scan = competition.longest // MOVED_BYTES_A_PART
@@ -715,14 +671,3 @@ def _sizes_a_step(competition: Competition) -> tuple[int, int]:
     items = STEP_PARTS_MAX * LIBRARY_PARTS // (1 + looks)
     ranges = (STEP_PARTS_MAX - scan) * MOVES_A_SCAN // (MOVES_A_SCAN + scan)
     return max(1, items), max(1, ranges)
-
-
-def _refused(error: InvalidUpdate) -> InvalidValue:
-    return InvalidValue(f"not an acceptable Yjs update: {error}", path="$")
-
-
-def _judge_state(state: bytes, outline: Outline) -> Steps[UpdateSummary]:
-    try:
-        return (yield from validate_slowly(state, outline, is_own_state=True))
-    except InvalidUpdate as error:
-        raise InvalidValue(f"not an acceptable state of a Yjs document: {error}", path="$") from None

@@ -13,9 +13,10 @@ from itertools import islice
 
 from crdtsync.causality import Dot
 from crdtsync.core.crdt.entry import Entry
-from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX, Document, Load
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, Document, Load
 from crdtsync.core.text.family import LINEAGE
 from crdtsync.core.text.forgetting import CHUNK_CHARS_MAX, Forgotten, forget
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly, word_edits
 from crdtsync.errors import CrdtSyncError, TooLarge

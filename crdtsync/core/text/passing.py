@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from crdtsync.core.text.document import AT_ONCE_BYTES_MAX, EDIT_STRUCTS_MAX
+from crdtsync.core.text.document import AT_ONCE_BYTES_MAX
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 from crdtsync.core.text.places import Beginning, Places
 from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.errors import CrdtSyncError, InvalidValue

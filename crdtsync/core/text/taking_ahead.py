@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 
 if TYPE_CHECKING:
     from crdtsync.causality import Dot

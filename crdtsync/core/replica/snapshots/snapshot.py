@@ -13,7 +13,7 @@ from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entries import DIGEST_MODULUS, IncomingEntries
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX
-from crdtsync.core.text.document import check_state
+from crdtsync.core.text.judging import check_state
 from crdtsync.errors import InvalidEncoding
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.peer.snapshot import (

@@ -9,8 +9,8 @@ import pytest
 
 from crdtsync.client.text.editor_state import Editing
 from crdtsync.core.interface import Ready
-from crdtsync.core.text.document import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
+from crdtsync.core.text.judging import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs.encoding import read_sections
@@ -91,7 +91,7 @@ def test_a_contested_text_that_cannot_be_compacted_takes_no_more_insertions(node
 
 def test_a_state_that_would_take_long_to_load_is_not_taken_in(apart: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is fenced; the rest of the snapshot, and what comes after, is there."""
-    monkeypatch.setattr("crdtsync.core.text.document.STATE_STEPS_MAX", 1000)
+    monkeypatch.setattr("crdtsync.core.text.judging.STATE_STEPS_MAX", 1000)
     a, b = apart["a"], apart["b"]
     agent, reader = a.agent(), b.agent()
     document = write(agent, seed())
@@ -126,7 +126,7 @@ def test_a_state_that_would_take_long_to_load_is_not_taken_in(apart: Fleet, monk
 
 
 def test_an_edit_of_many_deletions_is_refused(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdtsync.core.text.document.EDIT_DELETES_MAX", 2)
+    monkeypatch.setattr("crdtsync.core.text.judging.EDIT_DELETES_MAX", 2)
     agent = node.agent()
     document = write(
         agent, update_of([Item((5, clock), (5, clock - 1) if clock else None, None) for clock in range(9)])

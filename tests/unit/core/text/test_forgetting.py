@@ -13,9 +13,10 @@ from pycrdt import Doc, Map, Text
 
 from crdtsync.causality import Dot, Writer
 from crdtsync.core.text import places
-from crdtsync.core.text.document import EDIT_STRUCTS_MAX, Document
+from crdtsync.core.text.document import Document
 from crdtsync.core.text.family import Member
 from crdtsync.core.text.forgetting import forget
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 from crdtsync.core.text.passing import found, missing_from, passed, placed
 from crdtsync.core.text.yjs_library import text_in
 from crdtsync.errors import InvalidValue

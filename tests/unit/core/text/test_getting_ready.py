@@ -14,6 +14,7 @@ from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
 from crdtsync.core.text import document_cache, passing, taking_ahead
 from crdtsync.core.text.family import OLDER_MAX
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by, in_few
@@ -552,7 +553,7 @@ def pasted(agent: Agent) -> Any:
 
 def insertions() -> bytes:
     """As many as an edit of another host may have, all over a pasted text."""
-    return update_of([Item((6, n), (5, 9 * n), (5, 9 * n + 1)) for n in range(module.EDIT_STRUCTS_MAX)])
+    return update_of([Item((6, n), (5, 9 * n), (5, 9 * n + 1)) for n in range(EDIT_STRUCTS_MAX)])
 
 
 def deletions() -> bytes:
@@ -562,7 +563,7 @@ def deletions() -> bytes:
 
 @pytest.mark.parametrize(
     "update, length",
-    [(insertions(), PASTED + module.EDIT_STRUCTS_MAX), (deletions(), PASTED - DELETED)],
+    [(insertions(), PASTED + EDIT_STRUCTS_MAX), (deletions(), PASTED - DELETED)],
 )
 def test_a_large_edit_of_a_member_is_taken_in_over_several_turns(node: Host, update: bytes, length: int) -> None:
     agent = node.agent()

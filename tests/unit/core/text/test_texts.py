@@ -688,7 +688,7 @@ def test_each_edit_of_a_batch_is_judged_once(node: Host, monkeypatch: pytest.Mon
         judged.append(update)
         return validate_slowly(update, known, **bounds)
 
-    for module in ("core.text.document", "wire.yjs.validator"):
+    for module in ("core.text.judging", "wire.yjs.validator"):
         monkeypatch.setattr(f"crdtsync.{module}.validate_slowly", judge)
     session = node.agent()
     for key in "tu":
