@@ -37,6 +37,8 @@ def read_uint(data: bytes, at: int) -> tuple[int, int]:
     next_byte = data[at + 1]
     if 0 < next_byte < 0x80:
         return byte - 0x80 | next_byte << 7, at + 2
+    if next_byte and 0 < (last := data[at + 2]) < 0x80:  # most clocks of a long text
+        return byte - 0x80 | (next_byte - 0x80) << 7 | last << 14, at + 3
     digits = _LONG_UINT.match(data, at)
     if digits is None:
         _refuse_uint(data, at)
