@@ -31,7 +31,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.family import OLDER_MAX, families
 from crdtsync.core.text.judging import EDIT_DELETES_MAX, EDIT_STRUCTS_MAX
-from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX
+from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, EDIT_PARTS, WORK_PARTS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import STRING, Id
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
@@ -149,11 +149,15 @@ def spread(step: Step, _known: list[Id], clocks: dict[int, int]) -> Iterator[Ins
         yield _next(step.client, clocks), (of, at), (of, at + 1), "a"
 
 
-PIECE_CHARS: Final = 890
+PIECE_CHARS: Final = 690
 EDITED_MAX: Final = 20_000
 """Of a step, in all edits; more takes long to make."""
+PASTED_MAX: Final = CHANGE_BYTES_MAX // 2
+"""The same of ``paste``. A request takes twice as many, and late ones are known to take 85 to 92 ms then."""
 SIZES_MAX: Final = {"paste": 900_000, "holes": EDIT_DELETES_MAX}
 """Of the others :data:`EDIT_STRUCTS_MAX`."""
+BATCH_EDITS_MAX: Final = (WORK_PARTS_MAX + EDIT_PARTS) // (EDIT_PARTS + 1)
+"""Of one character each."""
 MAKERS: Final = {
     "fan": fan, "front": front, "comb": comb, "ladder": ladder, "paste": paste, "pieces": pieces, "spread": spread,
 }  # fmt: skip
@@ -398,9 +402,10 @@ def _timed(work: Callable[[], object]) -> float:
 LATE: Final[Plan] = [Step("paste", 2, 100), Step("link", 0), Step("compact", 2, edits=OLDER_MAX)]
 BEGIN: Final[list[Plan]] = [
     [Step("paste", 1, 900_000), Step("holes", 1, 1000)],
-    [Step("pieces", 1, 1000)],
-    [*LATE, Step("paste", 1, 1, edits=130), Step("link", 0)],
-    [*LATE, Step("paste", 1, 900_000), Step("link", 0)],
+    [Step("pieces", 1, 1290)],
+    [*LATE, Step("pieces", 1, 1290), Step("link", 0), Step("restart", 2), Step("read", 2)],
+    [*LATE, Step("paste", 1, 1, edits=BATCH_EDITS_MAX), Step("link", 0)],
+    [*LATE, Step("paste", 1, 900_000, edits=2), Step("paste", 1, 900_000), Step("paste", 1, 900_000), Step("link", 0)],
     [Step("paste", 2, 900_000), *[Step("spread", 4 + 2 * n, 2000, n / 10, is_forged=True) for n in range(4)],
      Step("restart", 2), Step("read", 2)],
     [Step("paste", 2, 500_000), *[Step("spread", 4 + 2 * n, 400, n / 10) for n in range(8)], Step("mark", 4),
@@ -412,9 +417,9 @@ BEGIN: Final[list[Plan]] = [
 def some_step(rng: random.Random) -> Step:
     """Any; larger than it may be, too."""
     kind = rng.choice((*MAKERS, "holes", "tree", *OF_HOSTS, "link", "compact"))
-    size = rng.choice((1, 10, 100, 400, EDIT_STRUCTS_MAX, EDIT_DELETES_MAX, 900_000))
+    size = rng.choice((1, 10, 100, 400, 1200, EDIT_STRUCTS_MAX, EDIT_DELETES_MAX, 200_000, 900_000))
     ends = (0.0, 0.5, 1.0, rng.random())
-    edits = rng.choice((1, 1, 3, 10, 60, 130, CHANGE_OPS_MAX))
+    edits = rng.choice((1, 1, 2, 3, 10, 60, BATCH_EDITS_MAX, CHANGE_OPS_MAX))
     client = rng.randrange(1, 2**40)
     is_forged = kind not in OF_HOSTS and rng.random() < 0.3
     age = rng.choice((0.0, 0.0, 1.0, rng.random()))
@@ -424,7 +429,8 @@ def some_step(rng: random.Random) -> Step:
 def bounded(step: Step) -> Step:
     """The step, no larger than what a request has room for."""
     size = min(step.size, SIZES_MAX.get(step.kind, EDIT_STRUCTS_MAX))
-    return step._replace(size=size, edits=min(step.edits, max(1, EDITED_MAX // size)))
+    edited_max = PASTED_MAX if step.kind == "paste" else EDITED_MAX
+    return step._replace(size=size, edits=min(step.edits, max(1, edited_max // size)))
 
 
 def changed(plan: Plan, rng: random.Random) -> Plan:
