@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crdtsync import AsyncClient
-from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, VersionMismatch
+from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, TooLarge, VersionMismatch
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
 from tests.harness.shell import Shell
@@ -60,7 +60,7 @@ def test_what_texts_have_documents_have(daemon: Daemon) -> None:
     for path, value, fault in (("title/x", 1, InvalidRequest), ("big", 2**60, InvalidValue), ("", {}, InvalidRequest)):
         with pytest.raises(fault):
             board.set(path, value)
-    with pytest.raises(InvalidValue, match="at most 2000: split the edit"):
+    with pytest.raises(TooLarge, match="at most 1300: split the edit"):
         board.set("long", [{"n": number} for number in range(2000)])
     assert board.get() == {"title": "three"}
     state.delete("board")

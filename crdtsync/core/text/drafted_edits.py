@@ -37,6 +37,15 @@ class EditWork:
     def __init__(self) -> None:
         self._parts = -EDIT_PARTS
 
+    def parts_left(self) -> int:
+        """So many parts the next edit may have: with more it is refused before it is judged, which may take as long.
+
+        :raises TooLarge: none.
+        """
+        parts = max(0, self._parts + EDIT_PARTS)
+        self._check(parts + 1)
+        return WORK_PARTS_MAX - parts
+
     def add(self, summary: UpdateSummary, moved_bytes: int) -> None:
         """One more, for which the Yjs library goes through so much of the document.
 
@@ -46,9 +55,12 @@ class EditWork:
         cuts = len(summary.competition.points)
         self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART + cuts // CUTS_A_PART
         self._parts += moved_bytes // MOVED_BYTES_A_PART
-        if self._parts > WORK_PARTS_MAX:
+        self._check(self._parts)
+
+    def _check(self, parts: int) -> None:
+        if parts > WORK_PARTS_MAX:
             raise TooLarge(
-                f"the edits of texts in this request come to {self._parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
+                f"the edits of texts in this request come to {parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
                 f"into one: make them in several (each edit counts as {EDIT_PARTS}, each part that it inserts as 1, "
                 f"each {DELETES_A_PART} ranges that it deletes as 1, each {CUTS_A_PART} ends amid a string as 1; many "
                 f"places of a long string count more, least from its beginning on)"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from crdtsync.core.text.drafted_edits import DELETES_A_PART
 from crdtsync.core.text.yjs_library import ROOT, ROOTS
-from crdtsync.errors import InvalidValue
+from crdtsync.errors import CrdtSyncError, InvalidValue, TooLarge
 from crdtsync.wire.yjs.competition import counted
 from crdtsync.wire.yjs.encoding import Steps
+from crdtsync.wire.yjs.lib0 import TooManyParts
 from crdtsync.wire.yjs.validator import STRUCTS_MAX, InvalidUpdate, Outline, UpdateSummary, validate_slowly
 
 EDIT_STRUCTS_MAX = 2000
@@ -45,7 +47,8 @@ def judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max:
     :raises InvalidValue: it would have the Yjs library look at too much.
     :raises InvalidUpdate: malformed, or it refers to what the document does not hold.
     """
-    ranges_max = EDIT_DELETES_MAX if structs_max == EDIT_STRUCTS_MAX else None
+    is_edit = structs_max <= EDIT_STRUCTS_MAX
+    ranges_max = min(EDIT_DELETES_MAX, DELETES_A_PART * (structs_max + 1) - 1) if is_edit else None
     summary = yield from validate_slowly(
         update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max
     )
@@ -58,9 +61,10 @@ def judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max:
     return summary
 
 
-def refused(error: InvalidUpdate) -> InvalidValue:
+def refused(error: InvalidUpdate) -> CrdtSyncError:
     """What its author is told."""
-    return InvalidValue(f"not an acceptable Yjs update: {error}", path="$")
+    message = f"not an acceptable Yjs update: {error}"
+    return TooLarge(message) if isinstance(error, TooManyParts) else InvalidValue(message, path="$")
 
 
 def judge_state(state: bytes, outline: Outline) -> Steps[UpdateSummary]:

@@ -24,6 +24,7 @@ from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.codec import new_row
 from crdtsync.wire.yjs.lib0 import (
     InvalidUpdate,
+    TooManyParts,
     read_blob,
     read_count,
     read_text,
@@ -86,7 +87,7 @@ def read_sections_slowly(data: bytes, structs_max: int | None = None) -> Steps[t
         (client, clock), at = read_id(data, at)
         left -= count
         if left < 0:
-            refuse("there are too many structs", start, f"at most {structs_max}: split the edit")
+            refuse("there are too many structs", start, f"at most {structs_max}: split the edit", TooManyParts)
         if not count:
             refuse(f"client {client} has no structs", start, "one at least: yrs drops all that follows")
         if client in sections:
@@ -248,7 +249,7 @@ def read_deletes(
         client, at = read_uint(data, at)
         count, at = read_count(data, at, 2, "ranges")
         if ranges_max is not None and done + count > ranges_max:
-            refuse("too many ranges are deleted", start, f"at most {ranges_max}: split the edit")
+            refuse("too many ranges are deleted", start, f"at most {ranges_max}: split the edit", TooManyParts)
         if client in deletes:
             refuse(f"client {client} occurs twice", start, "each client once")
         ranges = deletes[client] = []

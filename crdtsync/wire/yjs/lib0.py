@@ -24,9 +24,13 @@ class InvalidUpdate(ValueError):
     """The update must not reach pycrdt; the message says what is wrong, at which byte, and what was expected."""
 
 
-def refuse(wrong: str, at: int, expected: str) -> NoReturn:
+class TooManyParts(InvalidUpdate):
+    """It inserts or deletes more than it may."""
+
+
+def refuse(wrong: str, at: int, expected: str, error: type[InvalidUpdate] = InvalidUpdate) -> NoReturn:
     """Raise :class:`InvalidUpdate` in the form that all its messages have."""
-    raise InvalidUpdate(f"{wrong}, at byte {at}; expected {expected}")
+    raise error(f"{wrong}, at byte {at}; expected {expected}")
 
 
 def read_uint(data: bytes, at: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
 from crdtsync.core.text.judging import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
 from crdtsync.wire.tokens import decode_dot
+from crdtsync.wire.yjs import validator
 from crdtsync.wire.yjs.encoding import read_sections
 from crdtsync.wire.yjs.lib0 import written_uint
 from fuzz.yjs_steps import Item, update_of
@@ -138,7 +139,7 @@ def test_an_edit_of_many_deletions_is_refused(node: Host, monkeypatch: pytest.Mo
 
 def test_an_edit_that_says_it_is_too_large_is_not_read(node: Host) -> None:
     parts = b"\1" + written_uint(EDIT_STRUCTS_MAX + 1) + b"\5\0" + b"\x1f" * 3 * EDIT_STRUCTS_MAX
-    with pytest.raises(Refusal, match=r"too many structs.* at most 2000: split the edit"):
+    with pytest.raises(Refusal, match=r"too many structs.* at most 1300: split the edit"):
         write(node.agent(), parts)
 
 
@@ -155,12 +156,29 @@ def test_the_edits_of_one_request_are_what_fits_into_a_turn(node: Host, monkeypa
     )
     agent = node.agent()
     for refused in (lambda: batch(agent, first, second, third), lambda: batch(agent, first, second, keys="tu")):
-        with pytest.raises(Refusal, match=r"operation 2 .* come to 51 parts; at most 34 .*; nothing of the batch"):
+        with pytest.raises(Refusal, match=r"operation 2 .* come to 45 parts; at most 34 .*; nothing of the batch"):
             refused()
     assert texts_of(node) == []
     batch(agent, first, second)
     write(agent, third)
     assert texts_of(node) == ["a" * 21]
+
+
+def test_an_edit_that_does_not_fit_any_more_is_not_judged(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes as long as to take it in."""
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 34)
+    judged: list[int] = []
+    integrate = validator._Judge.integrate
+
+    def count(judge: validator._Judge, sections: Any) -> Any:
+        judged.append(len(sections))
+        return integrate(judge, sections)
+
+    monkeypatch.setattr(validator._Judge, "integrate", count)
+    first, second = (update_of(Item((at + n, 0), None, None) for n in range(size)) for at, size in ((1, 7), (9, 13)))
+    with pytest.raises(Refusal, match=r"operation 1 .* too many structs.* at most 12: split"):
+        batch(node.agent(), first, second)
+    assert [count for count in judged if count] == [7]
 
 
 def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
