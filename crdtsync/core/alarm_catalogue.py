@@ -286,7 +286,9 @@ NO_SPACE = _alarm(
     means="""the disk is full to its reserve. The daemon refuses agents' writes, takes no changes of peers, and
     serves reads. At half of the reserve, the daemon deletes the file `ballast` in its data directory; the file
     comes back by itself.""",
-    do="""free some space. Writes go on without a restart once there is a quarter more free than `free_bytes_min`.""",
+    do="""free some space. Writes go on without a restart once there is a quarter more free than `free_bytes_min`. If
+    crdtsync's own data fills the disk, restart the daemon with a smaller `free_bytes_min`, delete or purge what is not
+    needed, and set it back.""",
     remedy="free some space on that disk; writes go on by themselves",
 )
 NOT_ALL_MERGED = _alarm(
