@@ -90,15 +90,16 @@ CERTIFICATE_EXPIRES = _alarm(
 CHANGE_DAMAGED = _alarm(
     "change_damaged",
     WARNING,
-    means="""the disk of this host holds something else in this node's log than what an agent wrote: a change does not
-    have its hash, and neither the state nor history has the part that is spoilt. What agents read here is whole: it
-    stands elsewhere. This node sends the change to no other: a node that lacks it gets a snapshot instead, or the
-    change from another node. A watch that would tell it starts over, and a fork that goes back to it cannot be
-    healed.""",
+    means="""the disk of this host holds something else in this node's log than what an agent wrote: a change does
+    not have its hash, and neither the state nor history has the part that is spoilt. What agents read here stands
+    elsewhere, and is whole unless [`value_damaged`](#value_damaged) says otherwise. This node sends the change to
+    no other: a node that lacks it gets a snapshot instead, or the change from another node. A watch that would
+    tell it starts over, and a fork that goes back to it cannot be healed.""",
     do="""check the disk: if one change is spoilt, values may be, too. `crdtsync checkpoint verify` reads all that a
-    checkpoint holds. The log line `change_damaged` names each change; a log keeps it as long as any other. The alarm
-    stays until a restart, and comes back when somebody needs the change.""",
-    remedy="check this host's disk; the change goes to no other node, and reads are whole",
+    checkpoint holds. The log line `change_damaged` names each change. If the spoilt part is a value over 64 KiB, which
+    the log does not hold once more, peers are asked for it (see [`value_damaged`](#value_damaged)), and the alarm ends
+    when it has come. Else it stays until a restart, and comes back when somebody needs the change.""",
+    remedy="check this host's disk; the change goes to no other node, and peers get a snapshot instead",
 )
 CHECKPOINT_LOST = _alarm(
     "checkpoint_lost",

@@ -69,7 +69,10 @@ class SpoiltValues:
 
     def mend(self, entry: Entry, value: bytes) -> None:
         """Write a value to its place."""
-        self._space.ledger.batch.mended_values.append(MendedValue(entry.row, value))
+        space = self._space
+        space.ledger.batch.mended_values.append(MendedValue(entry.row, value))
+        if space.spoilt_changes.pop(entry.writer, None) and not space.spoilt_changes:  # the next reader finds the rest
+            space.alarms.clear(CHANGE_DAMAGED, space.name)
 
     def tell(self, entry: Entry) -> None:
         """This node has the value no more."""

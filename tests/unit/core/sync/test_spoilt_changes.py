@@ -111,6 +111,28 @@ def test_what_stands_before_and_after_a_spoilt_change_arrives(fleet: Fleet) -> N
     assert b.alarms == {"change_damaged"}
 
 
+def test_a_value_that_log_and_state_share_is_given_to_others_once_it_is_mended(fleet: Fleet) -> None:
+    a, b = fleet["a"], fleet["b"]
+    fleet.link("a", "b")
+    a.agent("ann").set("v/long", LONG * 5)
+    fleet.run(1)
+    fleet.wires[0].close("cut")
+    b.store.settle()
+    with closing(sqlite3.connect(b.store.path, isolation_level=None)) as db:
+        ((row, value),) = db.execute("SELECT row, value FROM entry_values WHERE LENGTH(value) > 65536").fetchall()
+        assert db.execute("SELECT COUNT(*) FROM change_values WHERE row = ?", (row,)).fetchone() == (1,)
+        db.execute("UPDATE entry_values SET value = ? WHERE row = ?", (value[:-1] + b"y", row))
+    b.node.value_cache.clear()
+    c = join(fleet)
+    assert c.agent().get("v/long") is None
+    assert b.alarms == {"change_damaged", "value_damaged"}
+    fleet.link("a", "b")
+    fleet.run(30, 1)
+    assert c.agent().get("v/long") == LONG * 5
+    agree(fleet, "a", "b", "c")
+    assert is_sound(b, 3)
+
+
 def test_a_watch_starts_over_where_it_would_tell_a_spoilt_change(fleet: Fleet) -> None:
     b = fleet["b"]
     ann = b.agent("ann")
