@@ -499,7 +499,7 @@ class TextsOfCut:
                 raise too_old(self._replica, "this state of a text")
             return state, []
         state, updates = storage.document_as_of(space, document, cut.after)
-        later = storage.document_updates(space, document, cut.after, EDITS_MAX)
+        later = storage.document_updates(space, document, cut.after, EDITS_MAX, cut.to)
         if state is None:
             first = storage.document_updates(space, document, 0, 1)
             if not first or first[0].dot != document:

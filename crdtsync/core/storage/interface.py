@@ -12,6 +12,7 @@ from typing import Protocol
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entry import Entry, OnDisk
 from crdtsync.core.storage.rows import (
+    LAST_POSITION,
     ArchiveRow,
     DeadMark,
     DeadOfKey,
@@ -101,8 +102,10 @@ class Storage(Protocol):
     def documents(self, space: int) -> list[Dot]:
         """Every document of which something is stored."""
 
-    def document_updates(self, space: int, document: Dot, after: int, rows_max: int) -> list[DocumentUpdate]:
-        """Edits of a document after a log position."""
+    def document_updates(
+        self, space: int, document: Dot, after: int, rows_max: int, to: int = LAST_POSITION
+    ) -> list[DocumentUpdate]:
+        """Edits of a document after a log position, and not behind another one."""
 
     def snapshot_parts(self, space: int) -> Iterable[SnapshotPartRow]:
         """The parts of a snapshot that have been taken so far, in order."""

@@ -14,6 +14,9 @@ from crdtsync.wire.change import Order
 from crdtsync.wire.codec import pack
 from crdtsync.wire.tokens import encode_dot
 
+LAST_POSITION = 2**62
+"""Behind all positions of the log."""
+
 
 class SpaceRow(NamedTuple):
     """The facts of a space at start.

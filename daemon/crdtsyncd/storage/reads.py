@@ -15,6 +15,7 @@ from crdtsyncd.storage.writes import CHANGE_BYTES, PURGED_FIRST
 from crdtsync.causality import Dot, VersionVector, Writer
 from crdtsync.core.crdt.entry import Entry, OnDisk
 from crdtsync.core.storage.rows import (
+    LAST_POSITION,
     ArchiveRow,
     DocumentSpan,
     DocumentUpdate,
@@ -287,7 +288,7 @@ class StateReads:
     # -- documents ---------------------------------------------------------------------------------------------
 
     def document(self, space: int, document: Dot) -> tuple[bytes | None, list[bytes]]:
-        return self.document_as_of(space, document, 2**62)
+        return self.document_as_of(space, document, LAST_POSITION)
 
     def document_as_of(self, space: int, document: Dot, position: int) -> tuple[bytes | None, list[bytes]]:
         row = self._one(
@@ -317,11 +318,13 @@ class StateReads:
         )
         return [Dot(*row) for row in rows.fetchall()]
 
-    def document_updates(self, space: int, document: Dot, after: int, rows_max: int) -> list[DocumentUpdate]:
+    def document_updates(
+        self, space: int, document: Dot, after: int, rows_max: int, to: int = LAST_POSITION
+    ) -> list[DocumentUpdate]:
         rows = self._db.execute(
             "SELECT position, by_writer, by_seq, by_n, agent, update_v1 FROM document_updates "
-            f"WHERE {_DOCUMENT} AND position > ? ORDER BY position, by_n LIMIT ?",
-            (space, *document, after, rows_max),
+            f"WHERE {_DOCUMENT} AND position > ? AND position <= ? ORDER BY position, by_n LIMIT ?",
+            (space, *document, after, to, rows_max),
         )
         return [
             new_row(DocumentUpdate, (at, new_row(Dot, (writer, seq, n)), agent, update))
