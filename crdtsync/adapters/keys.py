@@ -33,11 +33,16 @@ class Keys:
 def quoted(name: str) -> str:
     """A name as a part of a key.
 
-    :raises InvalidRequest: it is no text, or too long.
+    :raises InvalidRequest: it is no text, none that UTF-8 can hold, or too long.
     """
     if not isinstance(name, str):
         raise InvalidRequest(f"{name!r} cannot be a name: give a text, such as {str(name)!r}")
-    part = quote(name, safe=":|") or "@"
+    try:
+        part = quote(name, safe=":|") or "@"
+    except UnicodeEncodeError:
+        raise InvalidRequest(
+            f"{name[:40]!r} has a lone surrogate, which UTF-8 cannot hold: give another name"
+        ) from None
     if len(part) > NAME_BYTES_MAX:
         raise InvalidRequest(
             f"{name[:40]!r}… has {len(part):,} bytes in a key, where {NAME_BYTES_MAX} are the most: give a shorter name"

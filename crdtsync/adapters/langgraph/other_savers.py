@@ -80,8 +80,15 @@ def bring_over(
             is_new = bring(_named(source, each) if isinstance(each, dict) else each)
         except _OF_ONE as error:
             config = each if isinstance(each, dict) else each.config
-            log.warning("the checkpoint %s was left out: %r", config["configurable"], error)
+            names = {name: f"{value!s:.60}" for name, value in config["configurable"].items()}
+            log.warning("the checkpoint %s was left out: %s", names, _why(error))
         yield is_new
+
+
+def _why(error: Exception) -> str:
+    if type(error) in (InvalidRequest, LookupError, TooLarge, ValueError):
+        return str(error)
+    return f"it has no {error}" if isinstance(error, KeyError) else f"it cannot be read: {error}"
 
 
 class _Unreadable(dict[str, Any]):
@@ -115,7 +122,7 @@ def _check_whole(found: CheckpointTuple) -> None:
     parts = found.checkpoint, found.metadata, *values.values(), *(value for _, _, value in found.pending_writes or ())
     for part in parts:
         if isinstance(part, dict) and _DAMAGE in part:
-            raise ValueError(f"it cannot be decoded: {part[_DAMAGE]!r}")
+            raise ValueError(f"it cannot be decoded: {part[_DAMAGE]}")
 
 
 def _named(source: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple:

@@ -421,6 +421,11 @@ def test_keys_that_no_saver_has_made_are_left_out(saver: CrdtSaver, state: Clien
     assert found(saver, thread("t")).config == first
 
 
+def test_a_name_that_is_no_text_is_refused(saver: CrdtSaver) -> None:
+    with pytest.raises(InvalidRequest, match="has a lone surrogate, which UTF-8 cannot hold"):
+        put(saver, thread("half a \ud83d"), {"a": 1})
+
+
 def test_a_value_that_is_too_long_is_refused(saver: CrdtSaver, state: Client) -> None:
     with pytest.raises(TooLarge, match="67,108,864"):
         put(saver, thread("t"), {"a": bytes(65 * MIB)})
@@ -990,6 +995,10 @@ def test_what_is_no_checkpoint_is_not_brought_over(
         brought = [*bring_over(source, state, configs=configs)]
     assert brought == [True, None, None, None, None, None, True]
     assert caplog.text.count("was left out") == 5
+    for why in ("it cannot be decoded: Unknown", "it has no 'channel_versions'", "it cannot be read: Expecting"):
+        assert f"was left out: {why}" in caplog.text
+    assert "Error(" not in caplog.text
+    assert max(map(len, caplog.messages)) < 400
     assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"whole", "last"}
 
 
