@@ -13,11 +13,14 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from crdtsyncd.storage.backlog import find_value
+from crdtsyncd.storage.typed_rows import is_of_page, typed
 
 from crdtsync.core.storage.rows import ChangeRow, EntryRow
 from crdtsync.named_tuple import NamedTuple
+from crdtsync.wire.limits import CHANGE_BYTES_MAX
 
 CUT_BYTES_MIN = 64 * 1024
 """So long a value is cut out of the log. For one of 50 kB that spares a twelfth of the daemon's processor time."""
@@ -62,20 +65,34 @@ def cut(changes: Sequence[ChangeRow], entries: Sequence[EntryRow]) -> tuple[Sequ
 
 
 def whole(db: sqlite3.Connection, position: int, body: bytes) -> bytes:
-    """The body of a change at a position of the log, from what the log stores."""
+    """The body of a change at a position of the log, from what the log stores.
+
+    A value that the disk has lost, or spoilt so that its length is another one, is zeros there: the change does not
+    have its hash then, and what else it wrote stands in its place.
+    """
     if not body.startswith(_CUT):
         return body
-    values = db.execute(
-        "SELECT c.place, v.value FROM change_values c JOIN entry_values v ON v.row = c.row WHERE c.position = ? "
-        "ORDER BY c.place",
-        (position,),
+    cuts = db.execute(
+        f"SELECT {', '.join(CutValue._fields)} FROM change_values WHERE position = ? ORDER BY place", (position,)
     )
     pieces, start, end = [], len(_CUT), 0
-    for place, value in values:
-        pieces += [body[start : start + place - end], value]
+    for row, _, place, size_bytes in typed(CutValue, cuts):
+        value = _value(db, row)
+        is_spoilt = type(value) is not bytes or len(value) != size_bytes
+        pieces += [body[start : start + place - end], bytes(CHANGE_BYTES_MAX)[:size_bytes] if is_spoilt else value]
         start += place - end
-        end = place + len(value)
+        end = place + size_bytes
     return b"".join((*pieces, body[start:]))
+
+
+def _value(db: sqlite3.Connection, row: int) -> Any:  # what the disk has made of it
+    try:
+        found = db.execute("SELECT CAST(value AS BLOB) FROM entry_values WHERE row = ?", (row,)).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_of_page(error):
+            raise
+        return None
+    return found and found[0]
 
 
 def let_go(db: sqlite3.Connection, which: str, parameters: tuple[object, ...]) -> None:

@@ -255,12 +255,7 @@ class StateReads:
         return found
 
     def change_body(self, space: int, writer: int, seq: int) -> bytes | None:
-        try:
-            found = self.change(space, writer, seq)
-        except sqlite3.DatabaseError as error:
-            if not is_of_page(error):
-                raise
-            return None
+        found = self.change(space, writer, seq)
         return None if found is None else found.body
 
     def change_hash(self, space: int, writer: int, seq: int) -> bytes | None:

@@ -26,6 +26,7 @@ from crdtsync.core.storage.rows import (
 )
 from crdtsync.core.storage.write_batch import WriteBatch
 from crdtsync.wire.codec import pack
+from crdtsync.wire.limits import CHANGE_BYTES_MAX
 from tests.unit.daemon.counting import counters, counters_by_sum
 
 WRITER = 5
@@ -77,6 +78,10 @@ def trim_log(store: Store, position: int) -> None:
 
 def trim_history(store: Store, position: int, row: int) -> None:
     commit(store, history_trims=[HistoryTrim(1, (position, row), 0)])
+
+
+def zeros(value: bytes) -> bytes:
+    return bytes(len(value))
 
 
 def stored(store: Store) -> tuple[int, int]:
@@ -187,6 +192,32 @@ def test_a_commit_that_goes_in_by_slices_is_whole(store: Store) -> None:
     assert counters(store) == counters_by_sum(store)
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "DELETE FROM entry_values WHERE row = 1",
+        "UPDATE entry_values SET value = x'00' WHERE row = 1",
+        "UPDATE entry_values SET value = zeroblob(200000) WHERE row = 1",
+        "UPDATE entry_values SET value = 7 WHERE row = 1",
+        "UPDATE entry_values SET value = CAST(x'ff00' AS TEXT) WHERE row = 1",
+    ],
+)
+def test_a_value_that_the_disk_has_lost_leaves_all_else_of_its_change_in_place(store: Store, spoil: str) -> None:
+    write(store, 1, VALUES, 1)
+    store._db.execute(spoil)
+    body = body_of(1, [zeros(VALUES[0]), *VALUES[1:]])
+    assert store.change_body(1, WRITER, 1) == body
+    assert [row.body for row in store.log(1, 0, 2**30, 9)] == [body]
+    assert [row.body for row in store.changes_before(1, 9, 9)] == [body]
+
+
+def test_a_flipped_bit_of_a_length_ends_in_no_giant_value(store: Store) -> None:
+    write(store, 1, VALUES, 1)
+    for size_bytes in (2**60, -1):
+        store._db.execute("UPDATE change_values SET size_bytes = ? WHERE row = 1", (size_bytes,))
+        assert len(store.change_body(1, WRITER, 1) or b"") < 2 * CHANGE_BYTES_MAX
+
+
 def test_a_page_that_cannot_be_read_is_about_its_value_alone(store: Store) -> None:
     write(store, 1, VALUES, 1)
     db = store._connection
@@ -199,6 +230,7 @@ def test_a_page_that_cannot_be_read_is_about_its_value_alone(store: Store) -> No
         file.write(b"\xff" * 100)
     with closing(Store(store.data_dir, store.data_dir.parent / "run")) as again:
         assert again.value(1) == b""
-        assert again.change_body(1, WRITER, 1) is None
+        assert again.change_body(1, WRITER, 1) == body_of(1, [zeros(VALUES[0]), VALUES[1], zeros(VALUES[2]), VALUES[3]])
+        assert [row.seq for row in again.log(1, 0, 2**30, 9)] == [1]
         write(again, 2, VALUES[1:2], 9)
         assert again.change_body(1, WRITER, 2) == body_of(2, VALUES[1:2])
