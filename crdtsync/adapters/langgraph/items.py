@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crdtsync.client import Entry
 
 STORE = "store"
+TTL_MINUTES_MAX = (1 << 48) // 60_000  # as the daemon has it
 REFRESH_AFTER = 0.1  # of its time to live: an item that was written since then is not written again when it is read
 
 
@@ -42,8 +43,10 @@ class Items:
 
         :raises InvalidRequest: its time to live is none.
         """
-        if op.ttl is not None and not (isinstance(op.ttl, int | float) and op.ttl > 0):
-            raise InvalidRequest(f"ttl is {op.ttl!r}: give minutes, more than 0, or None to keep the item")
+        if op.ttl is not None and not (isinstance(op.ttl, int | float) and 0 < op.ttl <= TTL_MINUTES_MAX):
+            raise InvalidRequest(
+                f"ttl is {op.ttl!r}: give minutes, more than 0 and at most {TTL_MINUTES_MAX:,}, or None to keep it"
+            )
         return op if op.value is None else op._replace(value=redacted(self._redact, dict(op.value)))
 
     def key(self, namespace: tuple[str, ...], key: str) -> str:

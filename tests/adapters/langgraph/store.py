@@ -252,7 +252,7 @@ def test_what_no_setting_can_be_is_told(state: Client) -> None:
         return [[1.0, 2.0] for _ in texts]
 
     store = CrdtStore(state)
-    for minutes in (0, -1, "5"):
+    for minutes in (0, -1, "5", 1e12, float("inf"), float("nan")):
         with pytest.raises(InvalidRequest, match="give minutes, more than 0"):
             store.put(("a",), "k", {}, ttl=minutes)
     wrong: list[tuple[dict[str, Any], str]] = [
