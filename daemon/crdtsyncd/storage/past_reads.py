@@ -131,7 +131,7 @@ class PastReads(StateReads):
         return past
 
     def _long_value(self, row: int) -> bytes | None:
-        found = self._one("SELECT value FROM entry_values WHERE row = ?", (row,))
+        found = self._one("SELECT CAST(value AS BLOB) FROM entry_values WHERE row = ?", (row,))
         return None if found is None else bytes(found[0])
 
     def dead_row(self, space: int, key: str, dot: Dot) -> int | None:

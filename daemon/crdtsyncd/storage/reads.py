@@ -31,7 +31,7 @@ from crdtsync.wire.kinds import Kind
 
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
-_LONG = "(SELECT v.value FROM entry_values v WHERE v.row = e.row)"
+_LONG = "(SELECT CAST(v.value AS BLOB) FROM entry_values v WHERE v.row = e.row)"
 VALUE = f"CASE WHEN e.value_bytes IS NULL THEN e.value ELSE {_LONG} END"
 IDS_MAX = 500
 """So many rows are asked for by one statement at most."""
@@ -203,8 +203,8 @@ class StateReads:
     def value(self, row: int) -> bytes | None:
         try:
             found = self._connection.execute(
-                "SELECT v.value, e.value, e.value_bytes FROM entries e LEFT JOIN entry_values v ON v.row = e.row "
-                "WHERE e.row = ?",
+                "SELECT CAST(v.value AS BLOB), e.value, e.value_bytes FROM entries e "
+                "LEFT JOIN entry_values v ON v.row = e.row WHERE e.row = ?",
                 (row,),
             ).fetchone()
         except sqlite3.DatabaseError as error:
@@ -222,7 +222,9 @@ class StateReads:
             for start in range(0, len(rows), IDS_MAX):
                 some = rows[start : start + IDS_MAX]
                 which = f"row IN ({', '.join('?' * len(some))})"
-                yield from self._connection.execute(f"SELECT row, value FROM entry_values WHERE {which}", some)
+                yield from self._connection.execute(
+                    f"SELECT row, CAST(value AS BLOB) FROM entry_values WHERE {which}", some
+                )
         except sqlite3.DatabaseError as error:
             if not is_of_page(error):
                 raise
