@@ -153,6 +153,31 @@ async def test_a_long_file_is_brought_over_in_few_changes(daemon: Daemon):
     assert (len(state.keys("memory/entity/")), len(state.members("memory/relations"))) == (300, 900)
 
 
+async def test_a_line_that_cannot_be_stored_is_left_out(daemon: Daemon, caplog: pytest.LogCaptureFixture):
+    lines = [json.dumps({"type": "entity", **entity(f"e{i}")}) for i in range(600)]
+    for place, bad in (
+        (1, entity("half", "is whole", "\ud83d")),
+        (3, entity("long", "x" * (1 << 20))),
+        (550, entity("n" * 1020, "likes tea")),
+        (551, entity("two\nlines")),
+        (600, {**entity("kind"), "entityType": "\ud83d"}),
+    ):
+        lines.insert(place, json.dumps({"type": "entity", **bad}))
+    lines += [json.dumps({"type": "relation", **relation(*each)}) for each in (("e1", "\udc00"), ("e1", "e2"))]
+    state = daemon.client("bob")
+    async with AsyncClient(daemon.socket, agent="ann") as session:
+        assert await bring_over(session, lines, dry_run=True) == (600, 1, 6)
+        assert state.keys("memory/") == []
+        assert await bring_over(session, lines) == (600, 1, 6)
+        assert await bring_over(session, lines) == (0, 0, 6)
+        caplog.clear()
+        assert await bring_over(session, lines[1:2]) == (0, 0, 1), "it is of a memory server's file all the same"
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("line 1 cannot be stored: ")
+    assert told.endswith("lone surrogate, which UTF-8 cannot hold; it was left out")
+    assert len(state.keys("memory/")) == 601
+
+
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The reference server; skips if npm cannot bring it."""

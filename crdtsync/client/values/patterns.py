@@ -1,13 +1,13 @@
-"""Patterns and beginnings of keys, for those who stand above the client.
+"""Keys, their patterns and beginnings, for those who stand above the client.
 
 ``*`` is one part of a key, ``**`` any number of them.
 """
 
 from crdtsync.errors import InvalidRequest
-from crdtsync.wire.limits import check_prefix
+from crdtsync.wire.limits import check_key, check_prefix
 from crdtsync.wire.patterns import ANY_PARTS, ONE_PART, Pattern, check_new_pattern
 
-__all__ = ["Pattern", "check_new_pattern", "check_no_pattern", "check_prefix"]
+__all__ = ["Pattern", "check_key", "check_new_pattern", "check_no_pattern", "check_prefix"]
 
 
 def check_no_pattern(name: object, what: str) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crdtsync.client import AsyncSession
-from crdtsync.errors import InvalidRequest, TooLarge, VersionMismatch
+from crdtsync.client.values.encoding import encode
+from crdtsync.client.values.patterns import check_key
+from crdtsync.errors import InvalidRequest, Refused, TooLarge, VersionMismatch
 from crdtsync.mcp.memory import graph
 from crdtsync.mcp.memory.graph import ENTITY, OBSERVATIONS, RELATIONS, key_of
 
@@ -24,8 +26,8 @@ async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bo
     """Create what the lines of the file say: how many entities and relations were new, and how many lines left out.
 
     What is there already stays as it is and gets the file's observations, so that it can be repeated after it was
-    ended half-way; until then an entity may lack some of its observations. A line that says nothing is left out, with
-    a warning in the log. With ``dry_run`` nothing is written.
+    ended half-way; until then an entity may lack some of its observations. A line that says nothing, or what cannot be
+    stored, is left out, with a warning in the log. With ``dry_run`` nothing is written.
 
     :raises InvalidRequest: no line is of such a file.
     """
@@ -37,10 +39,16 @@ async def bring_over(session: AsyncSession, lines: Iterable[str], *, dry_run: bo
             continue
         try:
             said = _parts(line)
+            is_one = True
+            for (key, _), value in said:
+                check_key(key)
+                encode(value)
+        except Refused as error:
+            faults.append(f"line {number} cannot be stored: {error.message}")
+            continue
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             faults.append(f"line {number} is not of a memory server's file: {_why(error)}")
             continue
-        is_one = True
         for part, value in said:
             new.setdefault(part, value)
     if faults and not is_one:

@@ -212,7 +212,8 @@ def _bring_checkpoints(settings: Settings, source: Any, prefix: str, *, dry_run:
 def memory_server(settings: Settings, file: IO[bytes], *, dry_run: bool) -> None:
     """Bring over what FILE holds, the file of the reference memory server.
 
-    A line that is not of such a file is told and left out. `mcp serve --memory-server` then offers it.
+    A line that is not of such a file, or that cannot be stored, is told and left out. `mcp serve
+    --memory-server` then offers it.
 
     \b
     Example:
