@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import VersionVector
+from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED
 from crdtsync.core.cluster.archives import Archives
 from crdtsync.core.cluster.space_records import (
     DEFAULT_SPACE,
@@ -217,6 +218,7 @@ class Spaces:
         node.log("space_archived", space=name, epoch=replica.epoch, reason=reason, unseen_changes=unseen)
         self._close_replica(replica, reason, not (record.exists and record.admits(node.identity.node)))
         self.archives.add(replica, unseen)
+        node.alarms.clear(CHANGE_DAMAGED, name)
         if unseen:
             self.archives.report_unseen(replica, unseen)
 

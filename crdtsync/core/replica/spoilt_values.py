@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.causality import Dot, merge
-from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, VALUE_DAMAGED
+from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, NO_SPACE, VALUE_DAMAGED
 from crdtsync.core.storage.rows import MendedValue, Redaction
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
@@ -62,7 +62,7 @@ class SpoiltValues:
         value = self._in_log(entry.dot)
         if value is None or value_hash(value) != entry.value_hash:
             return None
-        if can_mend:
+        if can_mend and self._can_write():
             self.mend(entry, value)
         self._space.alarms.journal("value_mended", space=self._space.name, key=entry.key)
         return value
@@ -71,8 +71,13 @@ class SpoiltValues:
         """Write a value to its place."""
         space = self._space
         space.ledger.batch.mended_values.append(MendedValue(entry.row, value))
-        if space.spoilt_changes.pop(entry.writer, None) and not space.spoilt_changes:  # the next reader finds the rest
+        space.spoilt_changes.pop(entry.writer, None)
+        if not space.spoilt_changes:  # the next reader finds the rest
             space.alarms.clear(CHANGE_DAMAGED, space.name)
+
+    def _can_write(self) -> bool:
+        """Whether the disk has room: a commit that it refuses would take more along than what was to be mended."""
+        return not self._space.alarms.scopes(NO_SPACE)
 
     def tell(self, entry: Entry) -> None:
         """This node has the value no more."""
@@ -105,7 +110,8 @@ class SpoiltValues:
         space = self._space
         body = self._with_held_values(row)
         if body is not None:
-            space.ledger.batch.redactions.append(Redaction(space.id, row.position, body))
+            if self._can_write():
+                space.ledger.batch.redactions.append(Redaction(space.id, row.position, body))
             space.alarms.journal("change_mended", space=space.name, writer=row.writer, seq=row.seq)
             return body
         if space.spoilt_changes.get(row.writer, 0) < row.seq:

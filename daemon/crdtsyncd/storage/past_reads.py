@@ -30,7 +30,7 @@ from crdtsync.wire.codec import pack, unpack
 
 _BEHIND_ALL = (1 << 63) - 1
 """Behind all positions of the log."""
-_SHORT_VALUE = f"CASE WHEN LENGTH(e.value) <= {INLINE_BYTES_MAX} THEN e.value END"
+_SHORT_VALUE = f"CASE WHEN LENGTH(e.value) <= {INLINE_BYTES_MAX} THEN CAST(e.value AS BLOB) END"
 PAST_BYTES = 1024 * 1024
 """With so many bytes of values a page of dead entries ends: whoever wants more asks again."""
 
@@ -120,7 +120,7 @@ class PastReads(StateReads):
             some = ids[start : start + IDS_MAX]
             where = f"e.row IN ({', '.join('?' * len(some))})"
             rows = self._dead_db.execute(
-                f"{_past('e.value')} {_REMOVERS} WHERE {where} AND e.position IS NOT NULL", some
+                f"{_past('CAST(e.value AS BLOB)')} {_REMOVERS} WHERE {where} AND e.position IS NOT NULL", some
             )
             found |= {row[0]: _past_row(row) for row in rows.fetchall()}
         past = [found[number] for number in ids if number in found]
@@ -144,7 +144,7 @@ class PastReads(StateReads):
 
     def dead_value(self, space: int, key: str, dot: Dot) -> tuple[str | None, bytes | None] | None:
         row = self._dead_db.execute(
-            "SELECT sub, value FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND key = ? "
+            "SELECT sub, CAST(value AS BLOB) FROM entries INDEXED BY entries_dead_by_key WHERE space = ? AND key = ? "
             "AND writer = ? AND seq = ? AND n = ? AND position IS NOT NULL LIMIT 1",
             (space, key, *dot),
         ).fetchone()

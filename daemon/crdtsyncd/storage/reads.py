@@ -32,7 +32,8 @@ from crdtsync.wire.kinds import Kind
 _DOCUMENT = "space = ? AND writer = ? AND seq = ? AND n = ?"
 
 _LONG = "(SELECT CAST(v.value AS BLOB) FROM entry_values v WHERE v.row = e.row)"
-VALUE = f"CASE WHEN e.value_bytes IS NULL THEN e.value ELSE {_LONG} END"
+VALUE = f"CASE WHEN e.value_bytes IS NULL THEN CAST(e.value AS BLOB) ELSE {_LONG} END"
+"""Cast, for a flipped bit can make a text or a number of it."""
 IDS_MAX = 500
 """So many rows are asked for by one statement at most."""
 ENTRY = "e.row, e.space, e.writer, e.seq, e.n, e.key, e.sub, e.kind, e.hlc, e.agent, {value}, e.value_hash, e.attrs"
@@ -203,7 +204,7 @@ class StateReads:
     def value(self, row: int) -> bytes | None:
         try:
             found = self._connection.execute(
-                "SELECT CAST(v.value AS BLOB), e.value, e.value_bytes FROM entries e "
+                "SELECT CAST(v.value AS BLOB), CAST(e.value AS BLOB), e.value_bytes FROM entries e "
                 "LEFT JOIN entry_values v ON v.row = e.row WHERE e.row = ?",
                 (row,),
             ).fetchone()

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from crdtsync.core.interface import DiskSpace
 from crdtsync.wire.codec import unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.clones import clone, meet
@@ -109,6 +110,31 @@ def test_what_stands_before_and_after_a_spoilt_change_arrives(fleet: Fleet) -> N
     fleet.run(5)
     assert state(b) == state(d)
     assert b.alarms == {"change_damaged"}
+
+
+def test_the_alarm_ends_with_the_space(fleet: Fleet) -> None:
+    b = fleet["b"]
+    spoil(b, at=3)
+    join(fleet)
+    assert b.alarms == {"change_damaged"}
+    b.agent().ask("space_drop", name="default")
+    fleet.run(5)
+    assert b.alarms == set()
+
+
+def test_a_full_disk_is_written_to_for_no_mend(fleet: Fleet) -> None:
+    """The commit would be refused, with all links closed and memory read anew, again and again."""
+    b = fleet["b"]
+    spoil(b, at=-100)
+    b.step(DiskSpace("full"))
+    c = join(fleet)
+    assert c.agent().get("v/one") == LONG
+    assert not is_sound(b)
+    b.step(DiskSpace(""))
+    fleet.add("d")
+    fleet.link("d", "b")
+    fleet.run(5)
+    assert is_sound(b)
 
 
 def test_a_value_that_log_and_state_share_is_given_to_others_once_it_is_mended(fleet: Fleet) -> None:

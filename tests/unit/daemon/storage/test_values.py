@@ -97,22 +97,25 @@ def test_a_spoilt_value_can_be_put_back(store: Store) -> None:
     assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (1,)
 
 
+@pytest.mark.parametrize("value, table", [(LONG, "entry_values"), (b"\xa5short", "entries")])
 @pytest.mark.parametrize("spoilt", ["CAST(x'ff00' AS TEXT)", "'text'", "7"])
-def test_a_spoilt_value_is_bytes_whatever_the_disk_says(store: Store, spoilt: str) -> None:
+def test_a_spoilt_value_is_bytes_whatever_the_disk_says(store: Store, value: bytes, table: str, spoilt: str) -> None:
     """A flipped bit can make a text or a number of it; its hash then tells."""
-    store.commit(written(1, LONG), is_direct=True)
+    store.commit(written(1, value), is_direct=True)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
-        db.execute(f"UPDATE entry_values SET value = {spoilt}")
+        db.execute(f"UPDATE {table} SET value = {spoilt}")
     death = WriteBatch()
     death.changes = [ChangeRow(2, 1, 5, 2, bytes(16), b"body", 0)]
     death.removed_rows = [RemovedRow(1, 2, 0)]
+    assert [entry.value for entry in store.entries(1)] != [value]
     for _ in range(2):  # alive, and dead
         assert type(store.value(1)) is bytes
-        assert [type(value) for _, value in store.values([1])] == [bytes]
+        assert [type(value) for _, value in store.values([1])] == [bytes] * (table == "entry_values")
         store.commit(death, is_direct=True)
         death = WriteBatch()
     (row,) = store.dead(1, "k1", None, is_lost=False, rows_max=9)
-    assert row.entry.value not in (None, LONG)
+    assert row.entry.value not in (None, value)
+    assert store.dead_value(1, "k1", row.entry.dot) is not None
 
 
 def test_a_page_that_cannot_be_read_is_about_its_value_alone(store: Store) -> None:
