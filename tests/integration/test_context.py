@@ -16,6 +16,7 @@ import pytest
 from crdtsync import AsyncClient, Client
 from crdtsync.context import AsyncSearch, AsyncSharedContext, AsyncViews, Search, SharedContext, Views, count
 from crdtsync.context.search.passages import Mark, Said
+from crdtsync.context.view.blocking import whole
 from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, UnknownSpace
 from crdtsync.sessions import Sessions, searching
 from tests.harness.cluster import Cluster, let_a_millisecond_pass
@@ -331,12 +332,29 @@ def test_what_no_reply_holds_as_a_whole_is_found_and_shown_in_part_and_hides_not
         ann.append("large/log", f"{word} " + "x" * 900_000)
         ann.merge("large/map", {word: "y" * 900_000})
         ann.add("large/set", f"{word} " + "z" * 900_000)
+        ann.append("large/bytes", word.encode() + bytes(900_000))
+    for number in range(100):
+        ann.append("large/log", f"small {number}")
     search = Search(ann, folder=tmp_path)
     assert [found.key for found in search.search("anchovies")] == ["notes/pizza"]
-    assert {found.key for found in search.search("newest")} == {"large/log", "large/map"}
+    assert {found.key for found in search.search("newest")} == {"large/log", "large/map", "large/set"}
+    assert [found.key for found in search.search("small 99", limit=1)] == ["large/log"]
+    ann.append("large/log", "small 100")
+    assert [found.key for found in search.search("small 100", limit=1)] == ["large/log"]
+    parts = {entry.key: whole(ann, entry).value for entry in ann.entries("large/")}
+    for key, letter in (("large/log", " x"), ("large/bytes", "\0")):
+        heads = [one.decode() if isinstance(one, bytes) else one for one in parts[key]]
+        assert [one.partition(letter)[0] for one in heads[:5]] == ["oldest", "b", "c", "d", "newest"]
+        assert heads[5:] == [f"small {number}" for number in range(101 * (key == "large/log"))]
+    assert [*parts["large/map"]] == ["b", "c", "d", "newest", "oldest"]
+    assert len(parts["large/set"]) == 5
     view = Views(ann).view(budget_tokens=2_000)
     assert "anchovies" in view.text
-    assert {*view.shown, *view.left_out} == {"notes/pizza", "large/log", "large/map", "large/set"}
+    assert {*view.shown, *view.left_out} == {"notes/pizza", *parts}
+    views = Views(ann)
+    views.view("large/", budget_tokens=100, pinned=["large/log"])
+    ann.append("large/log", "small 101")
+    assert views.view("large/", budget_tokens=100, pinned=["large/log"]).tokens <= 100
 
 
 def codex_line(text: str) -> str:

@@ -18,7 +18,7 @@ from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
-from crdtsync.context.view.aio import whole
+from crdtsync.context.view.aio import listed, whole
 from crdtsync.errors import DamagedValue, InvalidEncoding, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
@@ -138,7 +138,7 @@ class AsyncSearch:
         """The changes, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
             for key in changes.changed:
-                entry = await self._session.entry(key)
+                entry = await listed(self._session, key)
                 if entry is not None:
                     yield [await self._whole(entry, index)]
             return

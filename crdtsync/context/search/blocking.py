@@ -20,7 +20,7 @@ from crdtsync.context.given import expect
 from crdtsync.context.search.index import UNFINISHED, Found, Index, Wanted
 from crdtsync.context.search.meaning import Meaning
 from crdtsync.context.search.passages import Said
-from crdtsync.context.view.blocking import whole
+from crdtsync.context.view.blocking import listed, whole
 from crdtsync.errors import DamagedValue, InvalidEncoding, Refused, TooOld, UnknownSpace
 
 _PAGE_KEYS = 100  # of 1 MiB each at most
@@ -140,7 +140,7 @@ class Search:
         """The changes, so much at a time as fits into memory whatever the space holds."""
         if len(changes.changed) < _PAGE_KEYS and not changes.is_all:
             for key in changes.changed:
-                entry = self._session.entry(key)
+                entry = listed(self._session, key)
                 if entry is not None:
                     yield [self._whole(entry, index)]
             return

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from crdtsync.client import Changes, Client, Entry, Session
+from crdtsync.client import Changes, Client, Entry, Field, LogItem, Session
 from crdtsync.context.compact.compress import compress
 from crdtsync.context.given import expect, texts
 from crdtsync.context.tokens import DEFAULT_MODEL, tokenizer
@@ -18,7 +18,7 @@ from crdtsync.context.view.alarm import ALARM_TTL_S, ALARMS, alarm_after, is_ala
 from crdtsync.context.view.choose import View, choose
 from crdtsync.context.view.definition import BUDGET_TOKENS, VIEWS, Definition, definition_from
 from crdtsync.context.view.held import HeldView, HeldViews, chars_of
-from crdtsync.context.view.items import Item, items_of, text_of
+from crdtsync.context.view.items import Item, items_of
 from crdtsync.context.view.summary import SUMMARIES, Summary, folded, older, source
 from crdtsync.errors import CrdtSyncError, DamagedValue, InvalidRequest, NotAllowed, TooLarge, VersionMismatch
 
@@ -26,8 +26,11 @@ _ONE_BY_ONE_MAX = 100
 """So many keys that have changed are read one by one; of more, all under the prefixes are listed."""
 
 _PARTS = 10
+_WINDOW = 16
+"""So many parts of a value that is too long for one reply are read at once; each has up to 1 MiB."""
 _PART_CHARS = 1024 * 1024
-_PART_ELEMENTS_MAX = 4_096
+_PART_ELEMENTS_MAX = 1_024
+_SET_ELEMENTS_MAX = 64
 
 
 class Views:
@@ -256,7 +259,7 @@ class Views:
             token = token or entries.token
             found |= {entry.key: entry for entry in entries if definition.covers(entry.key)}
         for key in definition.pinned:
-            if key not in found and (entry := self._client.entry(key)) is not None:
+            if key not in found and (entry := listed(self._client, key)) is not None:
                 found[key] = entry
         return found, token or self._client.now()
 
@@ -265,7 +268,7 @@ class Views:
         if len(keys) > _ONE_BY_ONE_MAX:
             found, _ = self._all(definition, changes.token)
             return {key: entry for key, entry in found.items() if key in keys}
-        return {key: entry for key in sorted(keys) if (entry := self._client.entry(key)) is not None}
+        return {key: entry for key in sorted(keys) if (entry := listed(self._client, key)) is not None}
 
     def _is_by_others(self, entry: Entry, agent: str) -> bool:
         """Whether somebody other than ``agent`` wrote it; of what many add to, whether one of the newest parts."""
@@ -275,9 +278,15 @@ class Views:
         return any(part.agent != agent for part in parts)
 
 
+def listed(state: Client | Session, key: str) -> Entry | None:
+    """The entry of a key as a listing has it: without its value, if that is large."""
+    found = state.entries(key, limit=1)
+    return found[0] if found and found[0].key == key else None
+
+
 def whole(state: Client | Session, entry: Entry) -> Entry:
     """``entry`` with its value, which a listing leaves out of what is large. Where no reply holds the value, it is the
-    newest elements of a log, or the first ones of a set or map: of about 1 MiB or a little more, and at most 4,096.
+    newest elements of a log, or the first ones of a set or map: up to about 1 MiB, 1,024 of them at most, of a set 64.
     What the disk has spoilt, or an agent may read no more, stays None.
     """
     if entry.value is not None or entry.kind == "register":
@@ -291,20 +300,26 @@ def whole(state: Client | Session, entry: Entry) -> Entry:
 
 
 def _part(state: Client | Session, entry: Entry) -> Any:
-    part: Any = None
-    count = 4
-    while count <= _PART_ELEMENTS_MAX:
-        match entry.kind:
-            case "log":
-                part = list(state.log(entry.key, last=count))
-            case "set":
-                part = list(state.members(entry.key, limit=count))
-            case "map":
-                part = {field.name: field.value for field in state.fields(entry.key, limit=count)}
-        if part is None or len(part) < count or len(text_of(part)) >= _PART_CHARS:
-            break
-        count *= 4
-    return part
+    if entry.kind == "set":
+        return list(state.members(entry.key, limit=_SET_ELEMENTS_MAX))
+    if entry.kind not in ("log", "map"):
+        return None
+    newest: list[LogItem] = []
+    first: list[Field] = []
+    size, count, is_last = 0, 0, False
+    while size < _PART_CHARS and count < _PART_ELEMENTS_MAX and not is_last:
+        found: list[LogItem] | list[Field]
+        if entry.kind == "log":
+            items = state.log_items(entry.key, start=-count - _WINDOW, limit=_WINDOW)
+            found = [item for item in items if not newest or item.index < newest[0].index]
+            newest = [*found, *newest]
+        else:
+            start = first[-1].name if first else None
+            found = state.fields(entry.key, start=start, limit=_WINDOW)
+            first += found
+        size += sum(len(repr(one.value)) for one in found)
+        count, is_last = count + _WINDOW, not found
+    return [item.value for item in newest] if entry.kind == "log" else {field.name: field.value for field in first}
 
 
 def _changed(definition: Definition, wanted: Mapping[str, Any]) -> Definition:
