@@ -382,11 +382,17 @@ class Collecting:
         if last is not None and not last.key.startswith(prefix):
             last = None
         keys = replica.entries.keys(prefix, self._live_after, hidden=True)
-        living = [*islice((keys if last is None else takewhile(last.key.__ge__, keys)), rows_max)]
-        ends = living[-1:] if len(living) == rows_max else []
+        living: list[str] = []
+        ends: list[str] = []
+        for number, key in enumerate(keys if last is None else takewhile(last.key.__ge__, keys), 1):
+            if self._wanted.may_read(key):
+                living.append(key)
+            if len(living) == rows_max or number == SLICE_ROWS:
+                ends.append(key)
+                break
         ends += [] if last is None else [last.key]
         end = min(ends, default=None)
-        for key in filter(self._wanted.may_read, living):
+        for key in living:
             self._take_living(key)
             if self._wanted.has_living and key not in replica.entries.keys_all_hidden:
                 self._living[key] = None

@@ -448,3 +448,34 @@ def test_no_place_names_a_key_that_may_not_be_read(name, monkeypatch):
         assert keys == (then if name == "scan" else sorted({*then, *since} - {*stayed}))
         if name == "restore":
             assert said(critic) == {key: ("register", ["'old'"]) for key in then}
+
+
+@pytest.mark.parametrize("name", ["scan", "restore"])
+def test_many_keys_that_may_not_be_read_are_passed_over_at_once(name, monkeypatch):
+    monkeypatch.setattr(as_of, "WINDOW_ROWS", 5)
+    looks = []
+    look = as_of.Collecting._look_at_window
+
+    def counted(self):
+        looks.append(self)
+        return look(self)
+
+    monkeypatch.setattr(as_of.Collecting, "_look_at_window", counted)
+    with fleet_of("a") as fleet:
+        machine = fleet["a"]
+        machine.step(Reach(operators=(0,)))
+        root = machine.agent("root", user=ROOT)
+        critic = keyed(root, write="zz/*")
+        for n in range(300):
+            root.set(f"a/{n}", 1)
+        root.set("zz/1", "old")
+        root.do("checkpoint_set", name="before")
+        root.set("zz/1", "new")
+        machine.store.settle()
+        if name == "restore":
+            restore(critic)
+            assert said(critic) == {"zz/1": ("register", ["'old'"])}
+        else:
+            answer = patiently(critic, "scan", at="checkpoint:before", limit=3)
+            assert [item[0] for item in answer["items"]] == ["zz/1"]
+        assert 1 <= len(looks) <= 4
