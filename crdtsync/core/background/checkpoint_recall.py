@@ -93,7 +93,7 @@ class CheckpointRecall:
         self._rests: dict[str, _Rest] = {}
         self._giving: dict[tuple[int, str], tuple[Link, Recall, GoneSince]] = {}
         self._leavings: list[Kept] | None = None
-        self._in_vain: dict[str, set[str]] = {}
+        self._in_vain: dict[str, set[int]] = {}
         self._look_due_s = node.now_s
         self.due_s = node.now_s
         sync.answer_by(Recall, self._asked)
@@ -188,10 +188,10 @@ class CheckpointRecall:
         ]
 
     def may_recall(self, replica: Replica) -> bool:
-        """Whether somebody may give what a space lacks; if not, it may sleep, and wakes when another peer is there."""
+        """Whether somebody may give what a space lacks; if not, it may sleep, and wakes when a peer connects."""
         names = [kept_name(replica.id, record.entry.dot) for record in replica.checkpoints.lacking()]
         rests = [self._rests.get(name, NO_REST) for name in names]
-        able = {link.peer_node for link in self._able(replica)}
+        able = {link.conn for link in self._able(replica)}
         if able and any(rest.until_s <= self._node.now_s for rest in rests):
             return True
         self._in_vain[replica.name] = able
@@ -202,7 +202,7 @@ class CheckpointRecall:
             replica = self._node.replicas.get(name)
             if replica is None or replica.asleep is None:
                 del self._in_vain[name]
-            elif any(link.peer_node not in asked for link in self._able(replica)):
+            elif any(link.conn not in asked for link in self._able(replica)):
                 replica.wake()
 
     def _is_full(self, replica: Replica, more: int) -> bool:

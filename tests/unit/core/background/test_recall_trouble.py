@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from crdtsync.core.background import checkpoint_recall, purging
 from crdtsync.core.background.checkpoint_recall import _entry as entry_of
 from crdtsync.core.reads.gone_since import GoneSince
@@ -149,7 +151,8 @@ def test_a_text_that_is_purged_while_it_is_recalled_does_not_come_after_that():
         assert recalled_texts(late) == 0
 
 
-def test_a_space_whose_checkpoint_nobody_gives_sleeps_until_another_peer_comes(monkeypatch):
+@pytest.mark.parametrize("giver", ["a", "b"])
+def test_a_space_whose_checkpoint_nobody_gives_sleeps_until_a_peer_comes(giver, monkeypatch):
     def miserly(self):
         raise TooOld("not here")
 
@@ -163,7 +166,8 @@ def test_a_space_whose_checkpoint_nobody_gives_sleeps_until_another_peer_comes(m
         patch.undo()
         fleet.run(30, step_s=1)
         assert is_asleep(fleet["c"])
-        fleet.link("c", "b")
+        fleet.wires[-1].close("cut")
+        fleet.link("c", giver)
         fleet.run(100, step_s=1)
         assert not is_asleep(fleet["c"])
         assert is_whole(fleet["c"].agent("cid"))
