@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LONG_BYTES_MIN = 8 * 1024
 """Stored edits that are longer are looked at before the library takes them in."""
+PIECES_MAX = 2000
+"""An edit has at most so many."""
 
 ROOT = "text"
 ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
@@ -119,8 +121,8 @@ def whole_state(state: bytes | None, updates: list[bytes]) -> bytes:
 def in_few(update: bytes) -> bytes:
     """A stored edit as the library takes it in soonest: it may have been made in many pieces, which fit together."""
     if len(update) > LONG_BYTES_MIN:
-        with suppress(InvalidUpdate):  # there are more than an edit may have
-            return joined(update)
+        with suppress(InvalidUpdate):  # there are more: it is no edit, but a state, whose pieces are joined already
+            return joined(update, PIECES_MAX)
     return update
 
 

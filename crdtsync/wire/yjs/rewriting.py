@@ -167,9 +167,12 @@ def _one(update: bytes, client: int, run: list[Struct]) -> NewStruct:
     return NewStruct(client, first.clock, head + b"".join(contents))
 
 
-def joined(update: bytes) -> bytes:
-    """An update that does the same, with one item for each run."""
-    sections, deletes_at = read_sections(update)
+def joined(update: bytes, structs_max: int) -> bytes:
+    """An update that does the same, with one item for each run.
+
+    :raises InvalidUpdate: it has more structs than that, or is none.
+    """
+    sections, deletes_at = read_sections(update, structs_max)
     return with_runs_joined(update, at_once(runs_of(sections, {})), deletes_at)
 
 

@@ -55,7 +55,7 @@ def test_an_update_whose_runs_are_joined_does_the_same(seed: int, monkeypatch: p
     """On top of nothing, and on top of a part of it."""
     made = typed(seed)
     whole = merge_updates(*made)
-    assert structs_in(joined(whole)) < structs_in(whole)
+    assert structs_in(joined(whole, 2000)) < structs_in(whole)
     monkeypatch.setattr(validator, "COPIED_MAX", -1)
     for count in (0, len(made) // 3, len(made) - 1):
         outline, raw, other = Outline({ROOT: "text", "doc": "map"}), Doc[Any](), Doc[Any]()
@@ -98,7 +98,7 @@ def test_what_does_not_fit_together_stays_apart() -> None:
     other_right = NewStruct(5, 1, written_item(STRING, (5, 0), (4, 0), ROOT, written_text("b")))
     before = NewStruct(5, 2, written_item(STRING, (5, 0), (4, 0), ROOT, written_text("c")))
     update = written_update([first, other_right, before])
-    assert joined(update) == update
+    assert joined(update, 9) == update
 
 
 def test_only_what_takes_long_to_join_is_written_anew() -> None:
@@ -110,7 +110,7 @@ def test_a_stored_edit_in_many_pieces_is_taken_in_as_one(monkeypatch: pytest.Mon
     update = pieces(*["a" * 100] * 100)
     assert len(update) > LONG_BYTES_MIN
     assert structs_in(in_few(update)) == 1
-    assert whole_state(None, [update]) == joined(update)
+    assert whole_state(None, [update]) == joined(update, 100)
     with monkeypatch.context() as patch:
-        patch.setattr("crdtsync.wire.yjs.encoding.STRUCTS_MAX", 50)
+        patch.setattr("crdtsync.core.text.yjs_library.PIECES_MAX", 50)
         assert in_few(update) is update
