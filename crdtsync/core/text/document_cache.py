@@ -33,7 +33,8 @@ STATE_EVERY_PARTS = 2000
 
 STATES_BYTES_MAX = 4 * 1024 * 1024
 """Documents that one commit stores as a whole, with the edits that it stores, and one document more; the others that
-are due wait for their next edits.
+are due wait for their next edits. A commit of longer edits stores none, and of several such commits every second one
+stores one document.
 """
 
 OPEN_DOCUMENTS_MAX = 1000
@@ -72,8 +73,8 @@ class Documents:
     """
 
     __slots__ = (
-        "_dirty", "_edited", "_has_new", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s", "_used",
-        "awaited", "compacted", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact",
+        "_dirty", "_edited", "_has_new", "_is_behind", "_is_stored", "_load", "_markers", "_open", "_shrink_due_s",
+        "_used", "awaited", "compacted", "contested", "hashes", "joins", "made", "now_s", "opened_total", "to_compact",
         "unchanged", "unready", "wake",
     )  # fmt: skip
 
@@ -86,6 +87,7 @@ class Documents:
         self._open: OrderedDict[Dot, Document] = OrderedDict()
         self._used: dict[Dot, None] = {}
         self._has_new = False
+        self._is_behind = False  # whether the last commit had room for no state, though one was due
         self._shrink_due_s = 0.0
         self._dirty: dict[Dot, None] = {}
         self._edited: OrderedDict[Dot, float] = OrderedDict()
@@ -317,7 +319,8 @@ class Documents:
         ]
         if not due:
             return
-        left_bytes = STATES_BYTES_MAX - sum(map(len, edits))
+        left_bytes = max(STATES_BYTES_MAX - sum(map(len, edits)), int(self._is_behind))
+        self._is_behind = left_bytes <= 0
         for document in sorted(due, key=lambda each: -each.work_since_state):
             if left_bytes <= 0:
                 return

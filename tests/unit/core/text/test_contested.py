@@ -304,8 +304,9 @@ def test_edits_of_many_parts_have_a_text_stored_whole(node: Host, monkeypatch: p
     assert held.updates_since_state <= 4
 
 
-def test_a_commit_of_long_edits_stores_no_text_whole(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one does."""
+@pytest.mark.parametrize("long", [1, 4])
+def test_a_commit_of_long_edits_stores_no_text_whole(node: Host, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one does, also if its edits are as long: else the text would never be stored whole under such edits."""
     monkeypatch.setattr("crdtsync.core.text.document_cache.STATE_EVERY_PARTS", 100)
     monkeypatch.setattr("crdtsync.core.text.document_cache.STATES_BYTES_MAX", 30_000)
     stored: list[int] = []
@@ -319,9 +320,11 @@ def test_a_commit_of_long_edits_stores_no_text_whole(node: Host, monkeypatch: py
     monkeypatch.setattr(Host, "deliver", count)
     agent = node.agent()
     document = write(agent, fresh_updates("ab" * 20_000, b"", 99_999)[0])
+    for number in range(1, long):
+        write(agent, fresh_updates("ab" * 20_000, bytes([number]), 99_999)[0], document)
     for clock in range(2):
         write(agent, update_of([Item((5, clock), None, None)]), document)
-    assert stored == [0, 1, 0]
+    assert stored == ([0, 1, 0] if long == 1 else [0, 1, 0, 1, 0, 0])
 
 
 def crowd(agent: Agent, pieces: int) -> Any:
