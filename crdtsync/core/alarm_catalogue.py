@@ -92,15 +92,13 @@ CHANGE_DAMAGED = _alarm(
     WARNING,
     means="""the disk of this host holds something else in this node's log than what an agent wrote: a change does
     not have its hash, and neither the state nor history has the part that is spoilt. What agents read here stands
-    elsewhere, and is whole unless [`value_damaged`](#value_damaged) says otherwise. This node sends the change to
-    no other: a node that lacks it gets a snapshot instead, or the change from another node. While `value_damaged` is
-    raised too, there is no snapshot either: from this node the other gets nothing later of that space. A watch that
-    would tell the change starts over, and a fork that goes back to it cannot be healed.""",
+    elsewhere, and is whole unless [`value_damaged`](#value_damaged) says otherwise. This node asks its peers for the
+    change. Until one gives it, a node that lacks it gets a snapshot from here instead, or the change from another node.
+    While `value_damaged` is raised too, there is no snapshot either: from this node the other gets nothing later of
+    that space. A watch that would tell the change starts over, and a fork that goes back to it cannot be healed.""",
     do="""check the disk: if one change is spoilt, values may be, too. `crdtsync checkpoint verify` reads all that a
-    checkpoint holds. The log line `change_damaged` names each change. If the spoilt part is a value over 64 KiB, which
-    the log does not hold once more, peers are asked for it (see [`value_damaged`](#value_damaged)), and the alarm ends
-    when it has come; if no peer has it, write the key again. Else it stays until a restart, and comes back when
-    somebody needs the change.""",
+    checkpoint holds. The log line `change_damaged` names each change. The alarm ends when all of them have come from
+    a peer, or are older than what the log keeps.""",
     remedy="check this host's disk; the change goes to no other node, and peers get a snapshot instead",
 )
 CHECKPOINT_LOST = _alarm(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import WRITER_MAX, HybridClock, VersionVector, Writer
+from crdtsync.causality import WRITER_MAX, Dot, HybridClock, VersionVector, Writer
 from crdtsync.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crdtsync.core.crdt.uploads import Uploads
     from crdtsync.core.storage.interface import Storage
     from crdtsync.core.storage.long_values import LongValues
-    from crdtsync.core.storage.rows import SpaceRow
+    from crdtsync.core.storage.rows import LogRow, SpaceRow
     from crdtsync.core.storage.write_batch import Ledger
     from crdtsync.core.text.document_cache import Documents
     from crdtsync.wire.change import Change, Op
@@ -79,8 +79,8 @@ class SpaceState:
         self.vector: VersionVector = {}
         self.undurable: VersionVector = {}
         """The heads on disk of writers who have others in memory."""
-        self.spoilt_changes: VersionVector = {}
-        """Of each writer the newest change that the disk has spoilt in the log, as far as that is known."""
+        self.spoilt_changes: dict[Dot, LogRow] = {}
+        """The changes that the disk has spoilt in the log, as far as that is known."""
         self.origins: dict[Writer, tuple[str, str]] = {}
         self.clock = HybridClock()
         self.position = row.position

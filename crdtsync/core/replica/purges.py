@@ -22,7 +22,7 @@ from crdtsync.core.crdt.read_context import removals
 from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.errors import InvalidEncoding, InvalidRequest
 from crdtsync.named_tuple import NamedTuple
-from crdtsync.wire.blobs import subject_of
+from crdtsync.wire.blobs import subject_of, upload_of
 from crdtsync.wire.change import Op, value_hash
 from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
@@ -110,6 +110,10 @@ class Purges:
         if not self._known:
             return False
         return any(purge.covers(dot) and purge.pattern.matches(subject_of(key)) for purge in self._known.values())
+
+    def are_gone(self, key: str, dot: Dot) -> bool:
+        """Whether the log keeps no value of ``key`` with this dot: it does of parts that an entry may still show."""
+        return self.covers(key, dot) and not (upload_of(key) and self._entries.held(key))
 
 
 def _purge_of(key: str, held: Iterable[Entry]) -> Purge | None:

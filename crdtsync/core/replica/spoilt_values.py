@@ -6,28 +6,33 @@ alarm and asks its peers (:mod:`crdtsync.core.sync.value_repair`).
 
 Another example: the bit has flipped in the log. Each change there stands beside its hash, and whoever reads one to go
 by it, or to give it away, asks here for it. If the spoilt part is a value that the state or history still holds, the
-change is mended with that. If not, nobody is given the change: a peer that lacks it gets a snapshot, and a watch that
-would tell it starts over.
+change is mended with that. If not, peers are asked for the change. Until one gives it, nobody is given it here: a peer
+that lacks it gets a snapshot, and a watch that would tell it starts over.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdtsync.causality import Dot, merge
+from crdtsync.causality import Dot
 from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, NO_SPACE, VALUE_DAMAGED
 from crdtsync.core.storage.rows import MendedValue, Redaction
 from crdtsync.errors import InvalidEncoding
 from crdtsync.wire.blobs import subject_of
-from crdtsync.wire.change import Change, Codec, value_hash
+from crdtsync.wire.change import Change, Codec, redacted, value_hash
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.peer.values import WHOLE_CHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.space import SpaceState
     from crdtsync.core.storage.rows import LogRow
+
+
+SPOILT_CHANGES_MAX = 10_000
+"""Spoilt changes of a space's log that are remembered; what is forgotten is found anew."""
 
 
 class SpoiltValues:
@@ -41,8 +46,11 @@ class SpoiltValues:
 
     def value_of(self, key: str, dot: Dot, recalled: Sequence[int] = ()) -> bytes | None:
         """The value of an entry, alive, dead or ``recalled`` under one of these numbers, for a peer whose disk has
-        spoilt it; None: it is not here.
+        spoilt it, or the change of that number; None: it is not here.
         """
+        if dot.n == WHOLE_CHANGE:
+            row = self._space.storage.change(self._space.id, dot.writer, dot.seq)
+            return None if row is None else self.body_of(row)
         held = self._held(key, dot, recalled)
         return self._in_log(dot) if held is None else held[0]
 
@@ -69,11 +77,8 @@ class SpoiltValues:
 
     def mend(self, entry: Entry, value: bytes) -> None:
         """Write a value to its place."""
-        space = self._space
-        space.ledger.batch.mended_values.append(MendedValue(entry.row, value))
-        space.spoilt_changes.pop(entry.writer, None)
-        if not space.spoilt_changes:  # the next reader finds the rest
-            space.alarms.clear(CHANGE_DAMAGED, space.name)
+        self._space.ledger.batch.mended_values.append(MendedValue(entry.row, value))
+        self._is_whole(entry.dot._replace(n=WHOLE_CHANGE))  # if it is not, the next reader finds that
 
     def _can_write(self) -> bool:
         """Whether the disk has room: a commit that it refuses would take more along than what was to be mended."""
@@ -107,15 +112,15 @@ class SpoiltValues:
         """Its body, the bytes that its author made; None: the disk has spoilt it, and that is told."""
         if self._codec.hash_of(row.body) == row.hash:
             return row.body
-        space = self._space
+        space, dot = self._space, Dot(row.writer, row.seq, WHOLE_CHANGE)
         body = self._with_held_values(row)
         if body is not None:
-            if self._can_write():
-                space.ledger.batch.redactions.append(Redaction(space.id, row.position, body))
-            space.alarms.journal("change_mended", space=space.name, writer=row.writer, seq=row.seq)
+            self._mend_change(row, body)
             return body
-        if space.spoilt_changes.get(row.writer, 0) < row.seq:
-            merge(space.spoilt_changes, {row.writer: row.seq})
+        if dot not in space.spoilt_changes:
+            if len(space.spoilt_changes) >= SPOILT_CHANGES_MAX:
+                del space.spoilt_changes[next(iter(space.spoilt_changes))]
+            space.spoilt_changes[dot] = row._replace(body=b"")
             space.alarms.journal("change_damaged", space=space.name, writer=row.writer, seq=row.seq)
         message = (
             f"space {space.name}: the disk has spoilt change {row.seq} of writer {row.writer} of "
@@ -123,6 +128,30 @@ class SpoiltValues:
         )
         space.alarms.raise_once(CHANGE_DAMAGED, space.name, message)
         return None
+
+    def came(self, dot: Dot, body: bytes, is_purged: Callable[[str, Dot], bool]) -> bool:
+        """A peer has given a change: whether it is one that is spoilt here. It is in its place with the next commit."""
+        row = self._space.spoilt_changes.get(dot)
+        if row is None or self._codec.hash_of(body) != row.hash or not self._can_write():
+            return False
+        try:
+            change = self._codec.decode(body)
+        except InvalidEncoding:
+            return False
+        self._mend_change(row, redacted(change, lambda key: is_purged(key, dot)) or body)
+        return True
+
+    def _mend_change(self, row: LogRow, body: bytes) -> None:
+        space = self._space
+        if self._can_write():
+            space.ledger.batch.redactions.append(Redaction(space.id, row.position, body))
+            self._is_whole(Dot(row.writer, row.seq, WHOLE_CHANGE))
+        space.alarms.journal("change_mended", space=space.name, writer=row.writer, seq=row.seq)
+
+    def _is_whole(self, dot: Dot) -> None:
+        space = self._space
+        if space.spoilt_changes.pop(dot, None) is not None and not space.spoilt_changes:
+            space.alarms.clear(CHANGE_DAMAGED, space.name)
 
     def _with_held_values(self, row: LogRow) -> bytes | None:
         """A spoilt body with the values that its entries have; None: that is not what its author made either."""

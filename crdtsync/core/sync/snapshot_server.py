@@ -103,7 +103,8 @@ class SnapshotServer:
     @staticmethod
     def _is_in_log(known: VersionVector, replica: Replica) -> bool:
         """Whether the log holds, unspoilt as far as is known, what one lacks who knows these."""
-        return covers(known, replica.floor) and covers(known, replica.spoilt_changes)
+        spoilt = replica.spoilt_changes
+        return covers(known, replica.floor) and all(seq <= known.get(writer, 0) for writer, seq, _ in spoilt)
 
     @staticmethod
     def _is_far(known: VersionVector, replica: Replica) -> bool:

@@ -6,6 +6,8 @@ seldom. It compares the answer with the entry's hash and writes it to its place.
 for those that are still to be asked for, and is forgotten when it is no longer alive. When a space has no damaged value
 left, its alarm ends.
 
+A change that the disk has spoilt in the log is asked for in the same way, by a dot that no operation has.
+
 The peer that is asked reads a few values a turn: 64 of 1 MiB, or out of changes of 4 MiB, would hold up everybody. It
 keeps one question of each peer about a space, and answers it once; a peer that asks again meanwhile gets no second
 answer.
@@ -17,13 +19,14 @@ from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING
 
-from crdtsync.core.alarm_catalogue import VALUE_DAMAGED
-from crdtsync.wire.peer.values import INTACT_BYTES_MAX, SPOILT_ENTRIES_MAX, Intact, Spoilt
+from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, VALUE_DAMAGED
+from crdtsync.wire.peer.values import ANY_KEY, INTACT_BYTES_MAX, SPOILT_ENTRIES_MAX, WHOLE_CHANGE, Intact, Spoilt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from crdtsync.causality import Dot
+    from crdtsync.core.crdt.entry import Entry
     from crdtsync.core.node_context import NodeContext
     from crdtsync.core.peers.outbox import Outbox
     from crdtsync.core.peers.peer_state import Link
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 ASK_INTERVAL_S = 2.0
 ASK_INTERVAL_S_MAX = 600.0
+ASKED_CHANGES_MAX = 16
+"""Changes that one message asks for: the rest of it is for values."""
 SLICE_ENTRIES = 4
 """Values that are read for peers in one turn: each may be 1 MiB, or stand in a change of 4 MiB."""
 SLICE_INTERVAL_S = 0.02
@@ -83,35 +88,58 @@ class ValueRepair:
 
     def deadline_s(self) -> float | None:
         """When :meth:`tick` wants to be called."""
-        spaces = self._node.alarms.scopes(VALUE_DAMAGED)
-        due = [self._asking[space].due_s if space in self._asking else 0.0 for space in spaces]
+        due = [self._asking[space].due_s if space in self._asking else 0.0 for space in self._spaces()]
         if self._answering:
             due.append(self._answer_due_s)
         return min(due, default=None)
 
+    def _spaces(self) -> set[str]:
+        return {*self._node.alarms.scopes(VALUE_DAMAGED), *self._node.alarms.scopes(CHANGE_DAMAGED)}
+
     def tick(self, now_s: float) -> None:
         """Ask a peer for what is damaged, in each space where that is due, and answer what a peer has asked for."""
         self._answer()
-        spaces = self._node.alarms.scopes(VALUE_DAMAGED)
-        for gone in self._asking.keys() - set(spaces):
+        spaces = self._spaces()
+        for gone in self._asking.keys() - spaces:
             del self._asking[gone]
-        for space in spaces:
-            replica = self._node.replicas.get(space)
+        for space in sorted(spaces):
             asking = self._asking.setdefault(space, _Asking(now_s))
-            if now_s < asking.due_s:
-                continue
-            if replica is None or not replica.values.wanted:
-                self._node.alarms.clear(VALUE_DAMAGED, space)
-                continue
-            asking.due_s = now_s + asking.interval_s
-            wanted, links = replica.values.wanted, self._able(space)
-            if not links or (asking.count and asking.count % len(links) == 0):  # all were asked for the first of them
-                replica.values.pass_over(SPOILT_ENTRIES_MAX, replica.entries.holds_dot)
-            if links and wanted:
-                self._ask(links[asking.count % len(links)], replica)
-                asking.count += 1
-                if asking.count >= 2 * len(links) * ceil(len(wanted) / SPOILT_ENTRIES_MAX):
-                    asking.interval_s = min(2 * asking.interval_s, ASK_INTERVAL_S_MAX)
+            if now_s >= asking.due_s:
+                self._look(space, asking)
+
+    def _look(self, space: str, asking: _Asking) -> None:
+        """Ask for what is damaged in a space, or end its alarms."""
+        replica = self._node.replicas.get(space)
+        changes = {} if replica is None else replica.spoilt_changes
+        wanted = {} if replica is None or replica.asleep is not None else replica.values.wanted
+        if replica is not None:
+            for dot in [dot for dot, row in changes.items() if row.position <= replica.trimmed_position]:
+                del changes[dot]
+        for alarm, subjects in ((VALUE_DAMAGED, wanted), (CHANGE_DAMAGED, changes)):
+            if not subjects:
+                self._node.alarms.clear(alarm, space)
+        if replica is not None and (wanted or changes):
+            asking.due_s = self._node.now_s + asking.interval_s
+            self._ask(replica, asking, wanted)
+
+    def _ask(self, replica: Replica, asking: _Asking, wanted: Mapping[Dot, tuple[Entry, bool]]) -> None:
+        links, changes = self._able(replica.name), replica.spoilt_changes
+        first = [*islice(changes, ASKED_CHANGES_MAX)]
+        values_max = SPOILT_ENTRIES_MAX - len(first)
+        if not links or (asking.count and asking.count % len(links) == 0):  # all were asked for the first of them
+            if wanted:
+                replica.values.pass_over(values_max, replica.entries.holds_dot)
+            for dot in first:
+                changes[dot] = changes.pop(dot)
+        if not links or not (wanted or changes):
+            return
+        asked = [(ANY_KEY, dot) for dot in islice(changes, ASKED_CHANGES_MAX)]
+        asked += [(entry.key, dot) for dot, (entry, _) in islice(wanted.items(), values_max)]
+        self._outbox.send(links[asking.count % len(links)], Spoilt(replica.name, replica.epoch, asked))
+        asking.count += 1
+        rounds = max(len(wanted) / values_max, len(changes) / ASKED_CHANGES_MAX)
+        if asking.count >= 2 * len(links) * ceil(rounds):
+            asking.interval_s = min(2 * asking.interval_s, ASK_INTERVAL_S_MAX)
 
     def _able(self, space: str) -> list[Link]:
         return [
@@ -119,10 +147,6 @@ class ValueRepair:
             for _, link in sorted(self._links.items())
             if link.hello is not None and space in link.spaces and not link.spaces[space].stopped and link.takes(Spoilt)
         ]
-
-    def _ask(self, link: Link, replica: Replica) -> None:
-        wanted = [(entry.key, dot) for dot, (entry, _) in islice(replica.values.wanted.items(), SPOILT_ENTRIES_MAX)]
-        self._outbox.send(link, Spoilt(replica.name, replica.epoch, wanted))
 
     def asked(self, link: Link, replica: Replica, message: Spoilt) -> None:
         """A peer asks: give it what there is, about a MiB, within the next turns."""
@@ -149,7 +173,9 @@ class ValueRepair:
         if self._node.read_only:
             return
         for key, dot, value in message.found():
-            if replica.values.came(dot, value):
+            if dot.n == WHOLE_CHANGE:
+                has_come = replica.spoilt.came(dot, value, replica.purges.are_gone)
+            elif has_come := replica.values.came(dot, value):
                 self._node.alarms.journal("value_mended", space=replica.name, key=key)
-                if asking := self._asking.get(replica.name):
-                    asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0
+            if has_come and (asking := self._asking.get(replica.name)):
+                asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0

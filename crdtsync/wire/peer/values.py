@@ -2,7 +2,7 @@
 
 For example, a bit of the value of ``reports/q3`` has flipped on host-a's disk. The value does not have its hash, and
 host-a's log holds it no longer. Host-a names it in SPOILT, and host-b answers with INTACT. Host-a compares what came
-with the hash, and writes it to its place.
+with the hash, and writes it to its place. If the log is what host-a's disk has spoilt, it asks for the whole change.
 
 Another example: host-d has joined by a snapshot. A snapshot holds nothing of what was overwritten or deleted before,
 and the checkpoint ``before-refactor`` does. Host-d sends RECALL with the checkpoint's record. Host-a, which has been
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from crdtsync.causality import Dot
-from crdtsync.wire.limits import CHANGE_BYTES_MAX, PEER_FRAME_BYTES_MAX
+from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, PEER_FRAME_BYTES_MAX
 from crdtsync.wire.peer.base import Message, message
 from crdtsync.wire.peer.fields import Epoch, FlatEntry, KeyText, Octets, Several, SpaceName
 
@@ -23,6 +23,10 @@ VALUES = "values"
 """The feature of a node that gives values to those whose disk has spoilt them."""
 SPOILT_ENTRIES_MAX = 64
 """Values that one message asks for."""
+WHOLE_CHANGE = CHANGE_OPS_MAX
+"""Stands for the number of an operation, which no change has, where the whole change is meant."""
+ANY_KEY = "*"
+"""Stands for the key there."""
 INTACT_BYTES_MAX = 1024 * 1024
 """Bytes of the values in one answer, if it has more than one."""
 
@@ -39,7 +43,8 @@ class Spoilt(Message):
 
     :param space: the space
     :param epoch: the making of the space
-    :param entries: each by its key and dot, also of values that have been removed
+    :param entries: each by its key and dot, also of values that have been removed. A dot whose n is 1,000: the whole
+        change, out of the log; its key says nothing
     """
 
     TYPE = 28
@@ -61,7 +66,7 @@ class Intact(Message):
     :param space: the space
     :param epoch: the making of the space
     :param entries: each by its key and dot
-    :param values: theirs, in the same order
+    :param values: theirs, in the same order; of a change its body
     """
 
     TYPE = 29

@@ -1,4 +1,4 @@
-"""A change that a disk has spoilt in the log goes to nobody: it is mended from the state, or a snapshot goes."""
+"""A change that a disk has spoilt in the log goes to nobody: it is mended, or a snapshot goes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from contextlib import closing
 
 import pytest
 
+from crdtsync.causality import Dot
 from crdtsync.core.interface import DiskSpace
-from crdtsync.wire.codec import unpack
+from crdtsync.core.sync.value_repair import ASKED_CHANGES_MAX
+from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.peer.values import WHOLE_CHANGE, Intact
 from tests.fleet.agent import Refusal
 from tests.fleet.clones import clone, meet
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
-from tests.fleet.snapshots import agree, events, state
+from tests.fleet.snapshots import agree, events, state, trim
 from tests.simulator.cuts import patiently
 
 LONG = "x" * 16_000
@@ -45,11 +48,12 @@ def spoil(host: Host, seq: int = 1, *, at: int | bytes, writer: int | None = Non
         db.execute("UPDATE changes SET body = ? WHERE position = ?", (bytes(spoilt), position))
 
 
-def is_sound(host: Host, seq: int = 1) -> bool:
-    """Whether a change has its hash on disk."""
+def is_sound(host: Host, seq: int = 1, writer: int | None = None) -> bool:
+    """Whether a change has its hash on disk: of a writer, or of the first."""
     host.store.settle()
     replica = host.replica
-    row = next(row for row in host.store.log(replica.id, 0, 2**30, 100) if row.seq == seq)
+    rows = host.store.log(replica.id, 0, 2**30, 100)
+    row = next(row for row in rows if row.seq == seq and writer in (None, row.writer))
     return replica.codec.hash_of(row.body) == row.hash
 
 
@@ -96,6 +100,88 @@ def test_a_peer_gets_a_snapshot_in_place_of_a_spoilt_change(fleet: Fleet, at: in
     fleet.run(5)
     assert c.agent().get("v/two") == b.agent().get("v/two") == 3
     assert (fleet["a"].alarms, c.alarms) == (set(), set())
+
+
+@pytest.mark.parametrize("at", [0, 3, 5, 20, b"v/one", b"ann"])
+def test_a_spoilt_change_comes_from_a_peer(fleet: Fleet, at: int | bytes) -> None:
+    b = fleet["b"]
+    spoil(b, at=at)
+    join(fleet)
+    assert b.alarms == {"change_damaged"}
+    fleet.link("a", "b")
+    fleet.run(5)
+    assert b.alarms == set()
+    assert [fields["seq"] for fields in events(b, "change_mended")] == [1]
+    assert is_sound(b)
+    fleet.add("d")
+    fleet.link("d", "b")
+    fleet.run(5)
+    agree(fleet, "b", "d")
+    assert len(events(b, "snapshot_offered")) == 1  # that to c
+
+
+def test_more_spoilt_changes_than_one_message_asks_for_come(fleet: Fleet) -> None:
+    a, b = fleet["a"], fleet["b"]
+    fleet.link("a", "b")
+    bob = b.agent("bob")
+    numbers = range(1, 2 * ASKED_CHANGES_MAX + 2)
+    for n in numbers:
+        bob.set(f"n/{n}", n)
+    fleet.run(1)
+    fleet.wires[-1].close("cut")
+    writer = b.replica.writer
+    assert writer is not None
+    for n in numbers:
+        spoil(b, n, at=b"bob", writer=writer)
+        row = b.store.change(b.replica.id, writer, n)
+        assert row is not None
+        b.replica.spoilt.body_of(row)
+    assert b.alarms == {"change_damaged"}
+    fleet.link("a", "b")
+    fleet.run(5)
+    assert (a.alarms, b.alarms) == (set(), set())
+    assert all(is_sound(b, n, writer) for n in numbers)
+
+
+def test_a_peer_gives_no_other_change_than_the_spoilt_one(fleet: Fleet) -> None:
+    b, writer = fleet["b"], fleet["a"].replica.writer
+    assert writer is not None
+    other = fleet["a"].store.change_body(fleet["a"].replica.id, writer, 2)
+    assert other is not None
+    spoil(b, at=3)
+    join(fleet)
+    dot = Dot(writer, 1, WHOLE_CHANGE)
+    for body in (other, b"", b"\xc1", pack([b"", [b"x"]])):
+        b.node.sync.value_repair.came(b.replica, Intact("default", b.replica.epoch, [("*", dot)], [body]))
+        b.turn()
+        assert b.alarms == {"change_damaged"}
+    assert not is_sound(b)
+
+
+def test_a_change_that_comes_from_a_peer_holds_nothing_that_was_purged(fleet: Fleet) -> None:
+    b, writer = fleet["b"], fleet["a"].replica.writer
+    assert writer is not None
+    body = fleet["a"].store.change_body(fleet["a"].replica.id, writer, 1)
+    assert body is not None
+    spoil(b, at=b"ann")
+    join(fleet)
+    b.agent().do("purge", pattern="v/**")
+    fleet.run(30)
+    dot = Dot(writer, 1, WHOLE_CHANGE)
+    b.node.sync.value_repair.came(b.replica, Intact("default", b.replica.epoch, [("*", dot)], [body]))
+    b.turn()
+    assert is_sound(b)
+    assert LONG.encode() not in (b.store.change_body(b.replica.id, writer, 1) or b"")
+
+
+def test_the_alarm_ends_when_the_log_holds_the_change_no_more(fleet: Fleet) -> None:
+    b = fleet["b"]
+    spoil(b, at=3)
+    join(fleet)
+    assert b.alarms == {"change_damaged"}
+    trim(b)
+    fleet.run(10)
+    assert b.alarms == set()
 
 
 def test_what_stands_before_and_after_a_spoilt_change_arrives(fleet: Fleet) -> None:
