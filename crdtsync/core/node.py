@@ -533,9 +533,7 @@ class Node(NodeParts):
     def _deadlines(self) -> dict[NodePart, Callable[[], float | None]]:
         """How to ask each part when it is due."""
         return {
-            NodePart.REQUESTS: lambda: (
-                self.now_s if len(self.dispatcher.long_reads) else self.dispatcher.waits.deadline_s()
-            ),
+            NodePart.REQUESTS: lambda: self.now_s if len(self.dispatcher.long_reads) else self.dispatcher.deadline_s(),
             NodePart.EXPIRY: self.reaper.deadline_s,
             NodePart.ARCHIVES: lambda: None if self.read_only else self.spaces.archives.due_s,
             NodePart.PURGES: self.purger.deadline_s,

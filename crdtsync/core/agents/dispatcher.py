@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import VersionVector, Writer, covers
@@ -28,7 +29,7 @@ from crdtsync.core.agents.write_requests import WriteRequests
 from crdtsync.core.crdt.sliding import keep
 from crdtsync.core.identity import OWN_AGENT
 from crdtsync.core.kinds.arguments import Arguments, timeout_ms, without_replaced
-from crdtsync.core.reads.as_of import AsOfRead
+from crdtsync.core.reads.as_of import AsOfRead, PastPages
 from crdtsync.core.reads.history_scan import scan_of
 from crdtsync.core.reads.operations import READS, Reader
 from crdtsync.core.reads.sliced import LongRead, LongReads
@@ -108,6 +109,7 @@ class Dispatcher:
         self.waits = Waits(self._applied)
         self.watches = Watches(node.storage, lambda conn, data: self.replies.append(Reply(conn, None, data)))
         self.long_reads = LongReads(self._answer_long)
+        self.past_pages = PastPages(lambda: node.now_s)
         self._clients: dict[bytes, int] = {}
         self.outcomes = Outcomes(node.storage)
         self._writes = WriteRequests(self, self.outcomes)
@@ -171,6 +173,7 @@ class Dispatcher:
         self._held_now.clear()
         for wait in self.waits.take_unsettled():
             self.fail(wait.conn, wait.request, error)
+        self.past_pages.forget()
         self.watches.reload(replicas)
         for agent in self.agents.values():
             agent.told = None if agent.told is None else {}
@@ -333,7 +336,9 @@ class Dispatcher:
         if name == "history" and "prefix" in args:
             return self.read_long(agent, request, scan_of(reader, args))
         if "at" in args:
-            return self.read_long(agent, request, AsOfRead(replica, self.node.storage, name, args, limit))
+            return self.read_long(
+                agent, request, AsOfRead(replica, self.node.storage, name, args, limit, self.past_pages)
+            )
         try:
             result = READS[name](reader, args)
         except Unresolved as refusal:
@@ -476,6 +481,7 @@ class Dispatcher:
 
     def settle(self) -> None:
         """Answer waiting requests that are done or out of time: as many as fit into one turn."""
+        self.past_pages.let_go()
         self.long_reads.run(self.node.now_ms)
         size_bytes = 0
         for wait, result in self.waits.settle(self.node.now_s):
@@ -487,6 +493,11 @@ class Dispatcher:
             size_bytes += sum(len(reply.data) for reply in self.replies[before:])
             if size_bytes >= SETTLE_BYTES_MAX:
                 return
+
+    def deadline_s(self) -> float | None:
+        """When :meth:`settle` has something to do by itself."""
+        waits_s, kept_s = self.waits.deadline_s(), self.past_pages.due_s
+        return waits_s if kept_s == inf else kept_s if waits_s is None else min(waits_s, kept_s)
 
     def _applied(self, space: str, writer: Writer) -> int:
         replica = self.node.replicas.get(space)

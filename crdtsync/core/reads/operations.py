@@ -308,6 +308,9 @@ def _key(args: Arguments) -> str:
     return key
 
 
+PAGED_READS = frozenset(rules.paged.request for rules in KINDS.values() if rules.paged)
+"""Those that read a part of one key."""
+
 READS: dict[str, Callable[[Reader, Arguments], object]] = {
     "get": _get,
     "entry": _entry,

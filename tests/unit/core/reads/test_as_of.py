@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -224,6 +225,83 @@ def test_a_long_log_is_looked_at_and_checked_a_slice_at_a_time(node, monkeypatch
     taken.clear()
     assert len(patiently(ann, "log", key="log", at="checkpoint:c", limit=1000)["items"]) == 400
     assert max(taken) <= 400 - 100
+
+
+def filled(ann, *keys):
+    """400 elements in each of these logs, and a checkpoint of them."""
+    for key in keys:
+        for start in range(0, 400, 100):
+            ann.do("batch", ops=[["append", {"key": key, "value": pack(n)}] for n in range(start, start + 100)])
+    ann.do("checkpoint_set", name="c")
+
+
+@pytest.fixture
+def collected(monkeypatch):
+    """How many entries each look at a key of the past has collected."""
+    counts: list[int] = []
+    take = as_of.Collecting._take
+
+    def taking(self: as_of.Collecting, entries: list[Entry]) -> None:
+        counts.append(len(entries))
+        take(self, entries)
+
+    monkeypatch.setattr(as_of.Collecting, "_take", taking)
+    return counts
+
+
+def page(ann, start, **args):
+    found = patiently(ann, "log", start=start, limit=40, **{"key": "log", "at": "checkpoint:c", **args})
+    return [unpack(item[0]) for item in found["items"]]
+
+
+def test_a_long_log_of_the_past_is_collected_once_for_all_of_its_pages(node, collected):
+    """To read 20,000 elements page by page took twenty times as long as to collect them."""
+    ann = node.agent("ann")
+    filled(ann, "log")
+    ann.do("trim", key="log", keep=100)
+    bring_all_in(node)
+    assert [n for start in range(0, 400, 40) for n in page(ann, start)] == [*range(400)]
+    assert sum(collected) == 400
+
+
+def test_what_was_collected_is_taken_for_the_same_key_and_point_alone(node, collected):
+    ann = node.agent("ann")
+    filled(ann, "log", "other")
+    token = ann.append("log", "later")["token"]
+    assert page(ann, 0) == [*range(40)]
+    assert page(ann, 40, key="other") == [*range(40, 80)]
+    assert page(ann, 80) == [*range(80, 120)]
+    assert page(ann, 380, at=token) == [*range(380, 400), "later"]
+    assert page(ann, 380) == [*range(380, 400)]
+    ann.do("checkpoint_set", name="c", remove=True)
+    ann.do("checkpoint_set", name="c")
+    assert page(ann, 380) == [*range(380, 400), "later"]
+
+
+def test_what_was_collected_is_not_shown_after_a_purge(node):
+    ann = node.agent("ann")
+    filled(ann, "log")
+    assert page(ann, 0) == [*range(40)]
+    ann.do("purge", pattern="log")
+    bring_all_in(node)
+    node.fleet.run(as_of.KEPT_S / 2)
+    assert node.node.dispatcher.past_pages.due_s < inf
+    with pytest.raises(Refusal, match="too_old"):
+        page(ann, 40)
+
+
+def test_what_was_collected_is_let_go_when_nobody_asks_for_more(node, collected, monkeypatch):
+    ann = node.agent("ann")
+    filled(ann, "log")
+    pages = node.node.dispatcher.past_pages
+    page(ann, 0)
+    assert pages.due_s < inf
+    node.fleet.run(as_of.KEPT_S + 1)
+    assert pages.due_s == inf
+    assert pages.take() is None
+    monkeypatch.setattr(as_of, "KEPT_ENTRIES_MAX", 399)
+    page(ann, 0)
+    assert pages.take() is None
 
 
 def test_what_was_found_of_the_past_is_put_in_order_a_slice_a_turn(node, monkeypatch):
