@@ -27,7 +27,7 @@ AWAY = 2
 FAULT_CHANCE = 0.07
 STALL_S_MAX = 0.3
 TIMEOUT_S = 10.0
-AGREE_S = 90.0
+AGREE_S = 300.0
 
 
 class Plan(NamedTuple):
