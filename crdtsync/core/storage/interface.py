@@ -68,8 +68,8 @@ class Storage(Protocol):
         """The rows of all live entries."""
 
     def value(self, row: int) -> bytes | None:
-        """The long value of a row, alive or dead; empty where it should be there and cannot be read. None: there is no
-        such row, or its value was purged.
+        """The long value of a row, alive or dead; empty where its page cannot be read, something else where the disk
+        has spoilt or lost it. None: there is no such row, or its value was purged.
         """
 
     def values(self, rows: list[int]) -> Iterable[tuple[int, bytes]]:

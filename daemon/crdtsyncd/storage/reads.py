@@ -42,6 +42,10 @@ _LIVE = ENTRY.format(value=f"CASE WHEN {_IS_SHORT} THEN {VALUE} END")
 _LONG_BYTES = f"CASE WHEN {_IS_SHORT} THEN NULL ELSE IFNULL(e.value_bytes, LENGTH(e.value)) END"
 
 
+_LOST = b"\xc1"
+"""Stands for a value whose row is gone, and can be written anew: MessagePack never uses this byte."""
+
+
 class _Stats(NamedTuple):
     log_changes: int
     log_bytes: int
@@ -215,7 +219,7 @@ class StateReads:
         if found is None:
             return self._pending_value(row)
         long, short, long_bytes = found
-        value = short if long_bytes is None else long or b""
+        value = short if long_bytes is None else long or _LOST
         return value if type(value) is bytes or value is None else b""
 
     def values(self, rows: list[int]) -> Iterator[tuple[int, bytes]]:

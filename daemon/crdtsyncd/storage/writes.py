@@ -86,8 +86,9 @@ _MARK = "UPDATE entries SET position = ?, time_ms = ?, by_n = ?, fate = ? WHERE"
 _MARK_ONE = f"{_MARK} row = ? AND position IS NULL"
 _ADOPT_ENTRIES = "UPDATE entries SET space = ? WHERE row BETWEEN ? AND ? AND space = ?"
 _DELETE_ENTRY = "DELETE FROM entries WHERE row = ?"
-_MEND_VALUES = (
-    "UPDATE entry_values SET value = ?1 WHERE row = ?2",
+_LONG_ROWS = "SELECT row FROM entries WHERE value_bytes > 0 UNION ALL SELECT row FROM change_values"
+_MEND_VALUES = (  # a row that the disk has lost comes back, but not that of an entry that is gone
+    f"INSERT OR REPLACE INTO entry_values SELECT row, ?1 FROM ({_LONG_ROWS}) WHERE row = ?2",
     "UPDATE entries SET value = ?1 WHERE row = ?2 AND value_bytes IS NULL",
 )
 _DELETE_VALUE = f"DELETE FROM entry_values WHERE row = ? AND {NOT_IN_LOG}"

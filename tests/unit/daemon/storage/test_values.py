@@ -97,6 +97,19 @@ def test_a_spoilt_value_can_be_put_back(store: Store) -> None:
     assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (1,)
 
 
+def test_a_value_that_is_gone_can_be_put_back(store: Store) -> None:
+    for row, value in ((1, LONG), (2, b"\xa5short")):
+        store.commit(written(row, value), is_direct=True)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("DELETE FROM entry_values")
+    assert store.value(1) not in (None, b"", LONG)  # b"": nothing can be written there either
+    mended = WriteBatch()
+    mended.mended_values = [MendedValue(1, LONG), MendedValue(2, b"\xa5whole"), MendedValue(9, LONG)]
+    store.commit(mended)
+    assert [store.value(row) for row in (1, 2)] == [LONG, b"\xa5whole"]
+    assert store._one("SELECT COUNT(*) FROM entry_values", ()) == (1,)
+
+
 @pytest.mark.parametrize("value, table", [(LONG, "entry_values"), (b"\xa5short", "entries")])
 @pytest.mark.parametrize("spoilt", ["CAST(x'ff00' AS TEXT)", "'text'", "7"])
 def test_a_spoilt_value_is_bytes_whatever_the_disk_says(store: Store, value: bytes, table: str, spoilt: str) -> None:
