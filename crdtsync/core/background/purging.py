@@ -196,8 +196,10 @@ class Work:
         rows = self._node.storage.log(replica.id, self._position, SLICE_BYTES, SLICE_ROWS)
         for row in rows:
             self._position = row.position
-            if row.seq > self.purge.vector.get(row.writer, 0) or self._literal not in row.body:
+            if row.seq > self.purge.vector.get(row.writer, 0):
                 continue
+            if self._literal not in row.body and replica.codec.hash_of(row.body) == row.hash:
+                continue  # else the disk may have spoilt the key in it
             change = replica.spoilt.change_of(row)
             body = b"" if change is None else redacted(change, self._is_gone)  # nobody is given a spoilt one any more
             if body is not None:

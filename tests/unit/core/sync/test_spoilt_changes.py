@@ -262,9 +262,10 @@ def test_a_watch_starts_over_where_it_would_tell_a_spoilt_change(fleet: Fleet) -
     assert b.alarms == {"change_damaged"}
 
 
-def test_a_purge_leaves_nothing_of_a_spoilt_change(fleet: Fleet) -> None:
+@pytest.mark.parametrize("at", [3, b"v/one"], ids=["number", "key"])
+def test_a_purge_leaves_nothing_of_a_spoilt_change(fleet: Fleet, at: int | bytes) -> None:
     b = fleet["b"]
-    spoil(b, at=3)
+    spoil(b, at=at)
     b.agent().do("purge", pattern="v/**")
     fleet.run(30)
     b.store.settle()
