@@ -43,8 +43,12 @@ if TYPE_CHECKING:
 
 SLICE_INTERVAL_S = 0.01
 WAIT_S = 1.0
+AWAY_S = 60.0
+"""Between two looks whether a host that was away is back and has removed its unfinished uploads."""
 TAKEOVER_S = 60.0
-"""So long a node waits for the author's node to remove what lives, before it does so itself."""
+"""So long a node waits for the author's node to remove what lives, before it does so itself; and for other nodes to
+remove their unfinished uploads, before it goes on without: then it is not done before they have.
+"""
 TRANSFER_S_MAX = 600.0
 """So long a snapshot that this node gives away is waited for; whoever takes longer to take it gets no purged value."""
 SLICE_ROWS = 256
@@ -74,18 +78,22 @@ class Work:
         self._began_s = node.now_s
         self._key = ""
         self._is_waiting = False
-        prefix = purge.pattern.prefix
+        self._has_left = False
+        self._documents: dict[Dot, None] = {}
+        self._literal = purge.pattern.prefix.encode()
+        self.values = self.changes = self.texts = 0
+        self._go_through()
+
+    def _go_through(self) -> None:
+        """Begin to go through what is not alive."""
+        replica, prefix = self._replica, self.purge.pattern.prefix
         self._dead = [
             (space, dead_under)
             for space in (*replica.checkpoints.recalled_numbers(), replica.id)
             for dead_under in ([BLOB_PREFIX + prefix, prefix] if prefix else [prefix])
         ]
         self._place = DeadPlace(prefix, b"", 0)
-        self._position = 0
-        self._reply = 0
-        self._documents: dict[Dot, None] = {}
-        self._literal = purge.pattern.prefix.encode()
-        self.values = self.changes = self.texts = 0
+        self._position = self._reply = 0
 
     def _is_meant(self, key: str) -> bool:
         return self.purge.pattern.matches(subject_of(key))
@@ -146,12 +154,16 @@ class Work:
             if all(replica.is_own(part.writer) for part in parts):
                 node.applied(replica, [replica.commit([removal(key, parts)], OWN_AGENT, None, node.now_ms)])
                 return SLICE_INTERVAL_S
-            self._is_waiting |= node.now_s - self._began_s <= TAKEOVER_S
-        if len(keys) < SLICE_KEYS and self._is_waiting:
-            self._key, self._is_waiting = "", False
+            self._is_waiting = True
+        if len(keys) == SLICE_KEYS:
+            return SLICE_INTERVAL_S
+        is_waiting, self._key, self._is_waiting = self._is_waiting, "", False
+        if is_waiting and self._has_left:
+            return AWAY_S
+        if is_waiting and node.now_s - self._began_s <= TAKEOVER_S:
             return WAIT_S
-        if len(keys) < SLICE_KEYS:
-            self.step = self._drop_history
+        self._has_left = is_waiting
+        self.step = self._drop_history
         return SLICE_INTERVAL_S
 
     def _drop_history(self) -> float | None:
@@ -247,6 +259,10 @@ class Work:
         self._node.ledger.batch.scrubs.append(replica.id)
         if self._documents:
             return SLICE_INTERVAL_S
+        if self._has_left:
+            self._go_through()
+            self.step = self._remove_uploads
+            return AWAY_S
         counts = self.values, self.changes, self.texts
         batch, pattern = self._node.ledger.batch, self.purge.pattern
         batch.metas.append((purge_done_name(replica.id, pattern.text), pack([self.purge.mark, *counts])))

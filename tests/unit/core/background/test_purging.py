@@ -361,7 +361,6 @@ def test_a_blob_that_is_finished_at_the_same_time_stays_whole(fleet: Fleet) -> N
     a.agent().do("purge", pattern="notes/**")
     fleet.run(purging.TAKEOVER_S + 5, 0.1)
     settle(fleet)
-    assert purges(a)[0]["done"]
     fleet.link("a", "c")
     settle(fleet)
     fleet.link("b", "c")
@@ -369,3 +368,29 @@ def test_a_blob_that_is_finished_at_the_same_time_stays_whole(fleet: Fleet) -> N
     settle(fleet)
     for machine in fleet.machines.values():
         assert machine.agent().ask("blob_read", key="notes/blob", upload=f"{2:024x}", part=0)["value"] == b"new"
+    fleet.run(purging.AWAY_S, 0.1)
+    assert all(purges(machine)[0]["done"] for machine in fleet.machines.values())
+
+
+def test_a_purge_is_done_only_when_the_host_of_an_unfinished_upload_has_been_back(fleet: Fleet) -> None:
+    a, b = fleet["a"], fleet["b"]
+    wire = fleet.link("a", "b")
+    a.agent().set("notes/a", LONG)
+    for part in range(3):
+        b.agent().do("blob_write", key="notes/blob", upload=f"{1:024x}", part=part, value=SECRET.encode() * 100)
+    settle(fleet)
+    wire.close("away")
+    a.agent().do("purge", pattern="notes/**")
+    fleet.run(purging.TAKEOVER_S + 5, 0.1)
+    settle(fleet)
+    assert not purges(a)[0]["done"]
+    assert found_in(a)
+    assert [entry["value"] for entry in a.agent().ask("history", key="notes/a")["items"]] == []
+    a.restart()
+    fleet.run(2 * purging.AWAY_S, 0.1)
+    assert not purges(a)[0]["done"]
+    fleet.link("a", "b")
+    fleet.run(purging.AWAY_S + 5, 0.1)
+    settle(fleet)
+    check_gone(fleet, "a", "b")
+    assert [event for event, _ in a.log].count("purged") == 1
