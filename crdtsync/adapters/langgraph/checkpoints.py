@@ -204,17 +204,19 @@ class Layout:
         parent = config["configurable"].get("checkpoint_id")
         record = {"checkpoint": rest, "metadata": said, "channels": channels}
         if parent and (deltas := set(metadata.get("counters_since_delta_snapshot") or ()) - values.keys()):
-            record["took"] = self.written.of((thread, namespace, parent), run_of(config), deltas)
+            is_copy = metadata.get("source") == "fork"  # of one that is not named
+            run = run_of(config)
+            record["took"] = None if is_copy else self.written.of((thread, namespace, parent), run, deltas)
         self.written.begin(thread, namespace, checkpoint["id"])
         kind, data = serde.dumps_typed(record)
-        run = said.get("run_id")
+        run_id = said.get("run_id")
         key = self.key(CHECKPOINTS, thread, namespace, checkpoint["id"])
         yield from pack(
             key,
             self._name(key),
             parts,
             data,
-            meta={"run_id": run} if isinstance(run, str) else None,
+            meta={"run_id": run_id} if isinstance(run_id, str) else None,
             type=kind,
             parent=parent,
             beside=True,
@@ -433,16 +435,20 @@ class Written:
     def of(self, checkpoint: tuple[str, ...], run: Run, channels: set[str]) -> list[Taken] | None:
         """All that a run wrote to these channels, and found there of other tasks, in LangGraph's order.
 
+        An update takes in nothing that it found there, nor anything at all if it wrote nothing.
         None: that is no longer known, or not whose it is, as of an update whose configuration somebody has copied.
         """
         with self._lock:
             known = self._after.get(checkpoint)
-            if known is None or (isinstance(run, Update) and run not in known):
+            if known is None:
                 return None
-            own = known.get(run, {})
-            tasks = {task for _, task, index in own if index >= 0}
-            read = {order: write for order, write in known.get(None, {}).items() if order[1] not in tasks}
-            took = {**read, **own}
+            took = known.get(run, {})
+            if not isinstance(run, Update):
+                tasks = {task for _, task, index in took if index >= 0}
+                read = {order: write for order, write in known.get(None, {}).items() if order[1] not in tasks}
+                took = {**read, **took}
+            elif not took and any(isinstance(each, Update) for each in known):
+                return None
             return [took[order] for order in sorted(took) if took[order][1] in channels]
 
 

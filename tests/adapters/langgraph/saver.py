@@ -543,6 +543,37 @@ def test_delta_channels_of_two_that_update_one_checkpoint_at_once(state: Client)
         assert shown == [["begun", "quick"], ["begun", "late"], ["begun", "late", "later"]]
 
 
+@pytest.mark.parametrize("lines", [[], ["late"]], ids=["nothing", "a line"])
+def test_an_update_takes_in_nothing_that_somebody_else_writes_meanwhile(lines: list[str], state: Client) -> None:
+    """As a merge of two branches that hold the same writes nothing, nor does an update with None."""
+
+    class Fields(TypedDict):
+        lines: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(x for each in new for x in each)])]
+
+    class Late(CrdtSaver):
+        def get_tuple(self, config: Any) -> Any:
+            if not config["configurable"].get("checkpoint_id"):  # LangGraph looks whether there is a newer one
+                quick.put_writes(begun, [("lines", ["quick"])], str(uuid4()))
+            return super().get_tuple(config)
+
+        def put(self, config: Any, *arguments: Any) -> Any:
+            quick.put_writes(begun, [("lines", ["quicker"])], str(uuid4()))
+            return super().put(config, *arguments)
+
+    def graph(saver: CrdtSaver) -> Any:
+        builder = StateGraph(Fields)
+        builder.add_node("step", lambda state: {})
+        builder.add_edge(START, "step")
+        return builder.compile(checkpointer=saver)
+
+    quick = CrdtSaver(state)
+    begun = graph(quick).update_state(thread("t"), {"lines": ["begun"]}, as_node="step")
+    late = graph(Late(state))
+    end = late.update_state(begun, {"lines": lines} if lines else None, as_node="step")
+    for reader in (graph(quick), late):
+        assert reader.get_state(end).values["lines"] == ["begun", *lines]
+
+
 @pytest.mark.parametrize("how", ["invoke", "update_state"])
 def test_delta_channels_of_two_that_one_saver_serves_at_once(state: Client, how: str) -> None:
     """Both go on from one checkpoint, and have written, and read what is there, before either makes the next one."""
