@@ -2,7 +2,7 @@
 
 ``adapter_writers.py KIND,… write WHO`` writes one thing after the other, each through all of these, and prints its
 number when it is acknowledged. ``adapter_writers.py KIND,… show SOCKET…`` prints what each daemon has of them by kind,
-a line of JSON for each.
+a line of JSON for each. ``explain`` in the place of ``show`` prints where each checkpoint of LangGraph comes from.
 """
 
 from __future__ import annotations
@@ -273,6 +273,17 @@ def _steps(socket: str | None, name: str, reducer: object) -> tuple[Write, Show]
     return write, show
 
 
+def langgraph_checkpoints(socket: str) -> list[Any]:
+    """All of each thread, newest first: names, versions, what each took in, and what was written after it."""
+    from crdtsync.adapters.langgraph import CrdtSaver
+
+    return [
+        [each.config, each.parent_config, each.metadata, each.checkpoint["channel_versions"], each.took,
+         each.checkpoint["channel_values"], each.pending_writes]
+        for each in CrdtSaver(socket).list(None)
+    ]  # fmt: skip
+
+
 def langgraph_store(socket: str | None) -> tuple[Write, Show]:
     from crdtsync.adapters.langgraph import CrdtStore
 
@@ -289,6 +300,10 @@ def langgraph_store(socket: str | None) -> tuple[Write, Show]:
 
 async def main(kinds: str, word: str, *rest: str) -> None:
     makers = {kind: globals()[kind] for kind in kinds.split(",")}
+    if word == "explain":
+        for socket in rest if "langgraph_delta" in makers else ():
+            print(socket, *langgraph_checkpoints(socket), sep="\n")
+        return
     if word == "show":
         for socket in rest:
             print(json.dumps({kind: await make(socket)[1]() for kind, make in makers.items()}))

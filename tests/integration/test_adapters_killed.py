@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,13 @@ def test_all_that_was_acknowledged_is_on_both_hosts_once(name: str, pair: Cluste
         pair.start()
         write(0, 1)
     healed(pair)
-    told = run_with(name, pair[0], WRITERS, kinds, "show", *[str(daemon.socket) for daemon in pair]).splitlines()
+    show = partial(run_with, name, pair[0], WRITERS, kinds)
+    sockets = [str(daemon.socket) for daemon in pair]
+    told = show("show", *sockets).splitlines()
     wanted = {f"{who} {number}." for who, last in acknowledged.items() for number in range(last + 1)}
     here, there = (json.loads(line) for line in told[-2:])
     assert [*here] == KINDS[name]
     for kind, shown in here.items():
         assert sorted(shown) == sorted(there[kind]), kind
-        assert len(shown) == len(set(shown)), f"{kind}: nothing is there twice"
+        assert len(shown) == len(set(shown)), f"{kind}: nothing is there twice\n{show('explain', *sockets)}"
         assert wanted - {*shown} == set(), kind
