@@ -12,9 +12,10 @@ together, so these are merged first, in memory (as git's recursive merge does).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +32,20 @@ MERGED = "merged_checkpoint_id"
 class Branches:
     """The checkpoints of a thread and namespace, by what each goes on from."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Collection[Record]) -> None:
         self._parents: dict[str, tuple[str, ...]] = {}  # of each, by name: of two merges of the same it is one name
         self._ids: dict[str, str] = {}
         names: dict[str, str] = {}
-        for record in sorted(records, key=lambda each: each.id):
-            merged = record.metadata.get(MERGED)
-            before = [each for each in (record.parent, merged) if isinstance(each, str) and each]
-            parents = tuple(names.get(each, each) for each in before)
-            name = names[record.id] = "+".join(sorted(parents)) if merged else record.id
+        merged = {each.id: each.metadata.get(MERGED) for each in records}
+        before = {
+            record.id: [each for each in (record.parent, merged[record.id]) if isinstance(each, str) and each]
+            for record in records
+        }
+        for each in _parents_first(before):
+            parents = tuple(names.get(parent, parent) for parent in before[each])
+            name = names[each] = "+".join(sorted(parents)) if merged[each] else each
             self._parents[name] = parents
-            self._ids[name] = record.id
+            self._ids[name] = max(each, self._ids.get(name, ""))
         self._names = names
         self._bases: dict[tuple[tuple[str, ...], str], Mapping[str, Any]] = {}
 
@@ -106,6 +110,14 @@ class Branches:
                 found.add(name)
                 left += self._parents.get(name, ())
         return found
+
+
+def _parents_first(before: Mapping[str, Sequence[str]]) -> list[str]:
+    """Ids in an order in which each comes after those that it goes on from: a host's clock may be behind another's."""
+    try:
+        return [each for each in TopologicalSorter(before).static_order() if each in before]
+    except CycleError:  # no saver makes one
+        return sorted(before)
 
 
 def additions(

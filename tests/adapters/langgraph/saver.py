@@ -830,6 +830,20 @@ def test_what_two_merges_have_both_taken_in_is_added_once(saver: CrdtSaver) -> N
     assert len(saver.branches(thread("t"))) == 1
 
 
+def test_a_branch_goes_on_from_a_merge_of_a_host_whose_clock_is_ahead(saver: CrdtSaver) -> None:
+    run = board(saver)
+    common = run.update_state(thread("t"), BEGUN, as_node="work")
+    branch = run.update_state(common, {"findings": ["one"]})
+    run.update_state(common, {"findings": ["two"]})
+    merged = saver.merge_branch(run, branch)
+    before = found(saver, merged).checkpoint
+    late = {**before, "id": common["configurable"]["checkpoint_id"][:-1] + "!"}  # before all but the first
+    later = saver.put(merged, late, {"source": "loop"}, {})
+    assert [each["configurable"] for each in saver.branches(thread("t"))] == [later["configurable"]]
+    saver.put(later, {**late, "id": later["configurable"]["checkpoint_id"]}, {"source": "loop"}, {})
+    assert saver.branches(thread("t")) == [merged], "nobody goes on from itself, but an agent may write that"
+
+
 def test_a_merge_that_would_be_a_guess_is_refused(saver: CrdtSaver) -> None:
     run = board(saver)
     common = run.update_state(thread("t"), BEGUN, as_node="work")
