@@ -11,6 +11,7 @@ siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from crdtsync.core.kinds.text_join import compact, merge_siblings, text_op
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
 from crdtsync.core.text.marker import check_marker, named_document
-from crdtsync.core.text.passing import Unplaced, find_out, find_out_after, placed
+from crdtsync.core.text.passing import Unplaced, find_out_after, found, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidEncoding, InvalidRequest, TooLarge
 from crdtsync.wire.change import Change, Op
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
     from crdtsync.core.space import SpaceState
     from crdtsync.core.text.document import Document
+    from crdtsync.wire.yjs.encoding import Steps
 
 READ_BYTES_MAX = AGENT_FRAME_BYTES_MAX - 64 * 1024
 """A text that is read: it must fit into a frame with all that is told beside it."""
@@ -80,17 +82,27 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     documents = draft.space.documents
     if not documents.is_ready(document):
         raise NotReady(document)
-    before, member = draft.edits_of(document), family.members[document]
+    before, newer, member = draft.edits_of(document), documents.get(document), family.members[document]
+    if newer.placed is not None and newer.placed[0] == update and not before.updates:
+        return newer.placed[1]
 
     def get(older: Dot) -> Document | None:
         return documents.get(older) if documents.exists(older) else None
 
     olders = family.before(document)[::-1]
-    attempt = partial(placed, update, documents.get(document), member, olders, get, before=before, may_wait=True)
+    attempt = partial(placed, update, newer, member, olders, get, before=before, may_wait=True)
+
+    def place_ahead(steps: Steps[None]) -> Steps[None]:
+        with suppress(CrdtSyncError):  # it is refused again
+            made = yield from found(attempt, steps)
+            if not before.updates:
+                newer.placed = update, made
+            yield  # to judge the edit takes as long: that is done in another turn
+
     try:
         return attempt()
-    except Unplaced:
-        raise documents.prepare(document, find_out(attempt)) from None
+    except Unplaced as unplaced:
+        raise documents.prepare(document, place_ahead(unplaced.steps)) from None
 
 
 def _find_out_after(draft: Draft, family: Family, document: Dot, update: bytes) -> None:

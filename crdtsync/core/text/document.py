@@ -125,7 +125,7 @@ class Document:
     __slots__ = (
         "_checked", "_doc", "_is_measured", "_is_odd", "_items_over", "_judged", "_library_bytes", "_load", "_loading",
         "_outline", "_size_bytes", "_steps_counted", "_uncommitted", "beginning", "dot", "inserted", "is_large",
-        "items", "places", "steps", "updates_since_state", "used_s", "work_since_state",
+        "items", "placed", "places", "steps", "updates_since_state", "used_s", "work_since_state",
     )  # fmt: skip
 
     def __init__(self, dot: Dot, load: Load) -> None:
@@ -142,6 +142,8 @@ class Document:
         """The text that a compaction began it with, likewise."""
         self.inserted: Inserted = {}
         """The text that was inserted since, likewise."""
+        self.placed: tuple[bytes, bytes] | None = None
+        """An edit by somebody who reads older documents too, and how it is to be made on top of what this one holds."""
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0
@@ -385,7 +387,7 @@ class Document:
 
     def _note_taken_in(self, update: bytes, summary: UpdateSummary) -> None:
         outline = self.outline()
-        self._checked = None
+        self._checked = self.placed = None
         advance(outline, summary)
         outline.competition.cut_at = []
         self._library_bytes += len(update) + 3 * _STRUCT_BYTES * summary.structs
@@ -416,7 +418,7 @@ class Document:
         else:
             summary = at_once(judge_state(state, outline))
         self._use(lambda doc: doc.apply_update(state), "the Yjs library refuses this state", InvalidValue)
-        self._checked = None
+        self._checked = self.placed = None
         advance(outline, summary)
         self._uncommitted.append(state)
         self._library_bytes += len(state) + 3 * _STRUCT_BYTES * summary.structs
@@ -444,7 +446,7 @@ class Document:
         """
         doc = new_doc()
         doc.apply_update(whole)  # which has been loaded once, to compare it
-        self._doc, self._loading, self._outline, self._checked = doc, None, None, None
+        self._doc, self._loading, self._outline, self._checked, self.placed = doc, None, None, None, None
         self._uncommitted.append(whole)
 
     def undo(self) -> None:
@@ -556,7 +558,7 @@ class Document:
 
     def _reload(self) -> None:
         """Before it is used again."""
-        self._doc = self._loading = self._outline = self._checked = None
+        self._doc = self._loading = self._outline = self._checked = self.placed = None
         self.inserted.clear()
 
     def _loaded(self) -> YjsText:

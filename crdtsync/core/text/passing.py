@@ -188,17 +188,22 @@ def _struct_at(item: Id, inserted: Inserted) -> Struct | None:
     return structs[index] if index >= 0 and clock < structs[index].end else None
 
 
-def found(attempt: Callable[[], T]) -> Steps[T]:
+def found(attempt: Callable[[], T], steps: Steps[None] | None = None) -> Steps[T]:
     """The outcome of an attempt to pass an edit on, when all that it needs has been found out, in steps.
+
+    ``steps``: those that it is known to need first.
 
     :raises InvalidValue: as :func:`passed`.
     """
     while True:
         with _refusals():
+            if steps is not None:
+                yield from steps
+                yield
             try:
                 return attempt()
             except Unplaced as unplaced:
-                yield from unplaced.steps
+                steps = unplaced.steps
 
 
 def find_out(attempt: Callable[[], object]) -> Steps[None]:

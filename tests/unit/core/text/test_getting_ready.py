@@ -14,7 +14,7 @@ from crdtsync.core.replica import text_edits
 from crdtsync.core.text import document as module
 from crdtsync.core.text import document_cache, passing, taking_ahead
 from crdtsync.core.text.family import OLDER_MAX
-from crdtsync.core.text.judging import EDIT_STRUCTS_MAX
+from crdtsync.core.text.judging import EDIT_STRUCTS_MAX, judge_edit
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.word_merge import union_slowly
 from crdtsync.core.text.yjs_library import ROOT, edited_by, in_few
@@ -22,7 +22,7 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.wire.tokens import decode_dot, encode_dot
 from crdtsync.wire.yjs.encoding import STRING, Steps, read_sections
 from crdtsync.wire.yjs.lib0 import written_text, written_uint
-from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
+from crdtsync.wire.yjs.rewriting import NewStruct, forwarded, written_item, written_update
 from crdtsync.wire.yjs.validator import InvalidUpdate
 from fuzz.yjs_steps import Item, update_of
 from tests.fleet.agent import Agent, Refusal
@@ -384,6 +384,36 @@ def test_an_edit_beside_what_is_forgotten_waits_while_others_are_served(node: Ho
     before = (ITEMS // 4 - 8) // 2
     assert texts_of(node) == ["aaaLATELATE" + "a" * (before - 3) + "LATE" + "a" * (ITEMS // 2 - before)]
     assert node.alarms == set()
+
+
+def test_such_an_edit_is_placed_in_one_turn_and_judged_in_another(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, other = node.agent(), node.agent("other")
+    make_long_text(agent)
+    document, doc = replica_of(other)
+    delete_every_other(agent, document)
+    agent.do_slowly("text_compact", key="t")
+    turns: list[list[str]] = [[]]
+
+    def noted(name: str, work: Any) -> Any:
+        def note(*args: Any, **named: Any) -> Any:
+            result = work(*args, **named)
+            turns[-1].append(name)
+            return result
+
+        return note
+
+    def turn(host: Host) -> Ready:
+        turns.append([])
+        return turns_of(host)
+
+    turns_of = Host.turn
+    monkeypatch.setattr(Host, "turn", turn)
+    monkeypatch.setattr("crdtsync.core.text.passing.forwarded", noted("placed", forwarded))
+    monkeypatch.setattr("crdtsync.core.text.document.judge_edit", noted("judged", judge_edit))
+    request = other.write("text_apply", key="t", document=document, update=typed_into(doc, 5))
+    turns_until(node, request, other)
+    assert list(filter(None, turns)) == [["placed"], ["judged"]]
+    assert texts_of(node) == ["aaaLATE" + "a" * (ITEMS // 2 - 3)]
 
 
 @pytest.mark.usefixtures("in_steps")
