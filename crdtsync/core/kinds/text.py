@@ -23,7 +23,7 @@ from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
 from crdtsync.core.kinds.text_join import compact, merge_siblings, text_op
 from crdtsync.core.text.document_cache import NotReady
-from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, family_of, members_of
+from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, members_of, of_document
 from crdtsync.core.text.marker import check_marker, named_document
 from crdtsync.core.text.passing import Unplaced, find_out_after, found, placed
 from crdtsync.core.text.yjs_library import NO_CHANGE
@@ -57,9 +57,10 @@ def _apply(draft: Draft, args: Arguments) -> Result:
     live = draft.live(key)
     draft.check_conditions(key, live, args)
     draft.check_kind(key, live, Kind.TEXT, "text")
-    document = _document(draft, live, args.get("document"))
+    texts, held = families(live), draft.held(key)
+    document = _document(draft, live, texts, args.get("document"))
     target = document or draft.own_dot()
-    family = family_of(draft.held(key), target)
+    family = of_document(target, texts if len(held) == len(live) else families(held))
     newest = target if family is None else family.current
     if newest != target and draft.space.documents.exists(newest):  # else it would be made in each since then
         document = target = newest
@@ -133,12 +134,12 @@ def _compact(draft: Draft, args: Arguments) -> Result:
     return result
 
 
-def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
+def _document(draft: Draft, live: list[Entry], texts: list[Family], named: object) -> Dot | None:
     """Which document an edit is for. An author who saw no text edits the one that there is by now, if any."""
     if named is not None:
         document = decode_dot(named)
         # The document of another key must not be had by naming it: it would be read under this one then.
-        if (draft.is_limited or not draft.space.documents.exists(document)) and family_of(live, document) is None:
+        if (draft.is_limited or not draft.space.documents.exists(document)) and of_document(document, texts) is None:
             if document.seq <= draft.space.vector.get(document.writer, 0):
                 raise InvalidRequest(
                     f"this node does not hold a text {shown(named)}, or no longer: read the text again"
@@ -147,7 +148,8 @@ def _document(draft: Draft, live: list[Entry], named: object) -> Dot | None:
         return document
     if not live:
         return None
-    document = current(live if len(live) == 1 else draft.winner(live))
+    is_alone = len(texts[0].entries) == len(live)
+    document = texts[0].current if is_alone else current(draft.winner(live))
     if not draft.has_edits(document):
         draft.space.documents.held(document, live[-1].key)
     return document

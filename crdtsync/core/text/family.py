@@ -105,6 +105,14 @@ def families(held: Iterable[Entry]) -> list[Family]:
     for entry in held:
         if entry.kind != Kind.TEXT:
             continue
+        if not _tells_members(entry):  # nothing is new in it, mostly
+            name = named_document(entry.value)
+            known = next((other for other in found if name in other.members), None)
+            if known is not None:
+                known.entries.append(entry)
+                found.remove(known)
+                found.append(known)
+                continue
         family = Family(entry)
         apart: list[Family] = []
         for other in found:
@@ -121,7 +129,12 @@ def families(held: Iterable[Entry]) -> list[Family]:
 
 def family_of(held: Iterable[Entry], document: Dot) -> Family | None:
     """The family of a document, if it has a marker or one of the family lists it."""
-    return next((family for family in families(held) if document in family.members), None)
+    return of_document(document, families(held))
+
+
+def of_document(document: Dot, texts: Iterable[Family]) -> Family | None:
+    """The same, if these are all that the key holds."""
+    return next((family for family in texts if document in family.members), None)
 
 
 def current(group: Iterable[Entry]) -> Dot:
@@ -145,7 +158,11 @@ def _joined(members: Members, others: Members) -> Members:
 def members_of(entry: Entry) -> Members:
     """The members that an entry names, of the family of its document. Another's careless bytes count as nothing."""
     alone = {named_document(entry.value): Member(0, b"")}
-    return alone | _listed(entry) if entry.attrs and FAMILY in entry.attrs else alone
+    return alone | _listed(entry) if _tells_members(entry) else alone
+
+
+def _tells_members(entry: Entry) -> bool:
+    return entry.attrs is not None and FAMILY in entry.attrs
 
 
 @lru_cache(maxsize=16)
