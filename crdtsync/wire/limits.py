@@ -29,7 +29,7 @@ WORK_PARTS_MAX = 1300
 """Parts that the edits of texts in one request may come to: these are one change, which is judged and applied in one
 turn.
 """
-EDIT_PARTS = 15
+EDIT_PARTS = 19
 """As so many parts counts each edit after the first, however small it is."""
 MOVED_BYTES_A_PART = 75_000
 """So much of strings that the edits cut in two, each as often as it is cut, count as one more: the Yjs library takes

@@ -149,14 +149,14 @@ def batch(agent: Agent, *updates: bytes, keys: str = "t") -> None:
 
 def test_the_edits_of_one_request_are_what_fits_into_a_turn(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever texts they are of; one by one they are taken."""
-    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 34)
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 38)
     first, second, third = (
         update_of(Item((5, clock), (5, clock - 1) if clock else None, None) for clock in range(at, at + 7))
         for at in (0, 7, 14)
     )
     agent = node.agent()
     for refused in (lambda: batch(agent, first, second, third), lambda: batch(agent, first, second, keys="tu")):
-        with pytest.raises(Refusal, match=r"operation 2 .* come to 45 parts; at most 34 .*; nothing of the batch"):
+        with pytest.raises(Refusal, match=r"operation 2 .* come to 53 parts; at most 38 .*; nothing of the batch"):
             refused()
     assert texts_of(node) == []
     batch(agent, first, second)
@@ -166,7 +166,7 @@ def test_the_edits_of_one_request_are_what_fits_into_a_turn(node: Host, monkeypa
 
 def test_an_edit_that_does_not_fit_any_more_is_not_judged(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes as long as to take it in."""
-    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 34)
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 38)
     judged: list[int] = []
     integrate = validator._Judge.integrate
 
@@ -258,7 +258,7 @@ def test_so_are_the_edits_of_one_request(node: Host, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("crdtsync.core.text.drafted_edits.MOVED_BYTES_A_PART", len(LONG) // 60)
     agent = node.agent()
     write(agent, fresh_updates(LONG, b"", 10**6)[0])
-    upwards = range(50_000, 85_000, 500)
+    upwards = range(50_000, 77_500, 500)
     with pytest.raises(Refusal, match="many places of a long string"):
         batch(agent, *insertions(upwards[::-1], 6))
     batch(agent, *insertions(upwards, 6))

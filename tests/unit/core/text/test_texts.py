@@ -391,7 +391,7 @@ def test_as_many_edits_of_an_older_document_fit_into_a_batch(node: Host) -> None
         editor.append("three")
         editor.compact()
     document = node.agent().ask("text_read", key="t")["document"]
-    updates = [update for number in range(80) for update in late.replica.edit([(4, 4, f"{number} ")])]
+    updates = [update for number in range(64) for update in late.replica.edit([(4, 4, f"{number} ")])]
     edits = [["text_apply", {"key": "t", "document": late.replica.document, "update": each}] for each in updates]
     results = node.agent().do("batch", ops=edits)["results"]
     assert {result["document"] for result in results} == {document}
