@@ -31,7 +31,7 @@ STATE_EVERY_UPDATES = 1000
 STATE_EVERY_PARTS = 2000
 """The same, in parts of these edits: loading the document makes them all anew, in one turn."""
 
-STATES_BYTES_MAX = 4 * 1024 * 1024
+STATES_BYTES_MAX = 2 * 1024 * 1024
 """Documents that one commit stores as a whole, with the edits that it stores, and one document more; the others that
 are due wait for their next edits. A commit of longer edits stores none, and of several such commits every second one
 stores one document.
