@@ -11,7 +11,6 @@ siblings. ``resolve`` with ``merge`` makes one document of them (:mod:`crdtsync.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from crdtsync.core.kinds.arguments import Arguments, Result
 from crdtsync.core.kinds.base import INLINE_BYTES_MAX, Copied, Rules, Sibling
 from crdtsync.core.kinds.operations import Fields, Operation, Tells, no_value
 from crdtsync.core.kinds.text_join import compact, merge_siblings, text_op
+from crdtsync.core.text.document import STEP_PARTS_MAX
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, Family, attributes_of, current, families, members_of, of_document
 from crdtsync.core.text.marker import check_marker, named_document
@@ -33,6 +33,7 @@ from crdtsync.wire.codec import pack, unpack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import AGENT_FRAME_BYTES_MAX, VALUE_BYTES_MAX, check_key, shown
 from crdtsync.wire.tokens import decode_dot, encode_dot, encode_version
+from crdtsync.wire.yjs.encoding import parts_at_most
 
 if TYPE_CHECKING:
     from crdtsync.core.kinds.draft import Draft
@@ -85,6 +86,8 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
         raise NotReady(document)
     before, newer, member = draft.edits_of(document), documents.get(document), family.members[document]
     if newer.placed is not None and newer.placed[0] == update and not before.updates:
+        if isinstance(newer.placed[1], CrdtSyncError):
+            raise newer.placed[1]
         return newer.placed[1]
 
     def get(older: Dot) -> Document | None:
@@ -93,13 +96,18 @@ def _placed(draft: Draft, family: Family, document: Dot, update: bytes) -> bytes
     olders = family.before(document)[::-1]
     attempt = partial(placed, update, newer, member, olders, get, before=before, may_wait=True)
 
-    def place_ahead(steps: Steps[None]) -> Steps[None]:
-        with suppress(CrdtSyncError):  # it is refused again
+    def place_ahead(steps: Steps[None] | None) -> Steps[None]:
+        made: bytes | CrdtSyncError
+        try:
             made = yield from found(attempt, steps)
-            if not before.updates:
-                newer.placed = update, made
-            yield  # to judge the edit takes as long: that is done in another turn
+        except CrdtSyncError as error:
+            made = error
+        if not before.updates:
+            newer.placed = update, made
+        yield  # to judge the edit takes as long: that is done in another turn
 
+    if not before.updates and parts_at_most(update, STEP_PARTS_MAX) > STEP_PARTS_MAX:
+        raise documents.prepare(document, place_ahead(None))
     try:
         return attempt()
     except Unplaced as unplaced:

@@ -142,8 +142,10 @@ class Document:
         """The text that a compaction began it with, likewise."""
         self.inserted: Inserted = {}
         """The text that was inserted since, likewise."""
-        self.placed: tuple[bytes, bytes] | None = None
-        """An edit by somebody who reads older documents too, and how it is to be made on top of what this one holds."""
+        self.placed: tuple[bytes, bytes | CrdtSyncError] | None = None
+        """An edit by somebody who reads older documents too, and how it is to be made on top of what this one holds, or
+        why it cannot be.
+        """
         self.steps = 0
         """How many the Yjs library may take to load it, when that was counted last."""
         self.items = 0
@@ -169,6 +171,8 @@ class Document:
             size_bytes += _JUDGED_BYTES * self._outline.competition.placed
         if self.beginning is not None:
             size_bytes += self.beginning.memory_bytes
+        if self.placed is not None:
+            size_bytes += 2 * len(self.placed[0])
         size_bytes += sum(places.memory_bytes for places in self.places.values())
         return size_bytes + _INSERTED_BYTES * sum(map(len, self.inserted.values()))
 

@@ -414,6 +414,14 @@ def test_such_an_edit_is_placed_in_one_turn_and_judged_in_another(node: Host, mo
     turns_until(node, request, other)
     assert list(filter(None, turns)) == [["placed"], ["judged"]]
     assert texts_of(node) == ["aaaLATE" + "a" * (ITEMS // 2 - 3)]
+    turns[:] = [[]]
+    other.do_slowly("text_apply", key="t", document=document, update=typed_into(doc, 0))  # nothing is to be found out
+    monkeypatch.setattr("crdtsync.core.kinds.text.STEP_PARTS_MAX", 0)
+    other.do_slowly("text_apply", key="t", document=document, update=typed_into(doc, 0))
+    with pytest.raises(Refusal, match="invalid_value"):
+        other.do_slowly("text_apply", key="t", document=document, update=update_of([Item((7, 9), None, (7, 8))] * 9))
+    assert list(filter(None, turns)) == [["placed", "judged"], ["placed"], ["judged"]]
+    assert texts_of(node) == ["LATELATEaaaLATE" + "a" * (ITEMS // 2 - 3)]
 
 
 @pytest.mark.usefixtures("in_steps")
