@@ -94,8 +94,7 @@ CHANGE_DAMAGED = _alarm(
     not have its hash, and neither the state nor history has the part that is spoilt. What agents read here stands
     elsewhere, and is whole unless [`value_damaged`](#value_damaged) says otherwise. This node asks its peers for the
     change. Until one gives it, a node that lacks it gets a snapshot from here instead, or the change from another node.
-    While `value_damaged` is raised too, there is no snapshot either: from this node the other gets nothing later of
-    that space. A watch that would tell the change starts over, and a fork that goes back to it cannot be healed.""",
+    A watch that would tell the change starts over, and a fork that goes back to it cannot be healed.""",
     do="""check the disk: if one change is spoilt, values may be, too. `crdtsync checkpoint verify` reads all that a
     checkpoint holds. The log line `change_damaged` names each change. The alarm ends when all of them have come from
     a peer, or are older than what the log keeps.""",
@@ -446,9 +445,9 @@ VALUE_DAMAGED = _alarm(
     "value_damaged",
     WARNING,
     means="""the disk of this host holds something else than what an agent wrote: the value of a key does not have its
-    hash. This node's log does not have it: that holds the newest changes once more, but for values over 64 KiB. Peers
-    are asked for it. Until it has come, whoever reads that key here gets the error `damaged_value`; all other keys are
-    served.""",
+    hash. This node's log does not have it: that holds the newest changes once more, but for values over 64 KiB. Or a
+    peer's disk had spoilt it, and this node has the key by a snapshot of that peer. Peers are asked for the value.
+    Until it has come, whoever reads that key here gets the error `damaged_value`; all other keys are served.""",
     do="""check the disk: if one value is spoilt, others may be. The alarm ends when all that is known to be spoilt has
     come from a peer and is in its place. If it stays, no node that this one is connected to has the value: the log line
     `value_damaged` names the key; write it again, or restore this host from a [backup](../how-to/run.md#back-up).""",

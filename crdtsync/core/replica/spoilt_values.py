@@ -89,8 +89,8 @@ class SpoiltValues:
         space = self._space
         space.alarms.journal("value_damaged", space=space.name, key=entry.key, agent=entry.agent)
         message = (
-            f"space {space.name}: the disk has spoilt the value of {subject_of(entry.key)!r} that {entry.agent} wrote "
-            f"on {space.node_of(entry.writer)}, and this node's log does not have it"
+            f"space {space.name}: neither the disk nor this node's log has the value of {subject_of(entry.key)!r} as "
+            f"{entry.agent} wrote it on {space.node_of(entry.writer)}"
         )
         space.alarms.raise_once(VALUE_DAMAGED, space.name, message, (entry.key,))
 

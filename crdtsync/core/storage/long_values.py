@@ -188,14 +188,22 @@ class LongValues:
             can_mend = bool(value)
             value = self._find(entry, can_mend)
             if value is None or value_hash(value) != entry.value_hash:
-                self.damaged[entry.dot] = None
-                if len(self.wanted) < WANTED_MAX:
-                    self.wanted[entry.dot] = entry, can_mend
-                self._tell(entry)
+                self._want(entry, can_mend)
                 return None
         if not entry.key.startswith(BLOB_PREFIX):
             self._cache.put(entry.row, value)
         return value
+
+    def _want(self, entry: Entry, can_mend: bool) -> None:
+        self.damaged[entry.dot] = None
+        if len(self.wanted) < WANTED_MAX:
+            self.wanted[entry.dot] = entry, can_mend
+        self._tell(entry)
+
+    def lacks(self, entry: Entry) -> None:
+        """An entry has come from a peer that has lost its value: something else stands in its place."""
+        self.doubt_all((entry,))
+        self._want(entry, can_mend=True)
 
     def doubt(self, entry: Entry) -> None:
         """An entry was read from disk with its value: if that is not what it was, look for it as for one of now."""
@@ -218,6 +226,7 @@ class LongValues:
         self.damaged.pop(dot, None)
         self._none_wanted()
         if entry.is_on_disk:
+            entry.leave_on_disk(self.stand_in(len(value)))
             self._cache.put(entry.row, value)
             if can_mend:
                 self._mend(entry, value)

@@ -20,6 +20,7 @@ from crdtsync.errors import DamagedValue
 from crdtsync.wire.peer.base import Message
 from crdtsync.wire.peer.snapshot import DEFLATE, compressed, part_hash
 from crdtsync.wire.peer.transfer import SNAPSHOT_ID_BYTES, Offer, Part, Take
+from crdtsync.wire.peer.values import Spoilt
 
 if TYPE_CHECKING:
     from crdtsync.core.node_context import NodeContext
@@ -219,7 +220,7 @@ class SnapshotServer:
         while sent_bytes < SERVED_BYTES_MIN and not is_last:
             try:
                 size_bytes, is_last = self._send_part(link, replica, snapshot, serving.part)
-            except DamagedValue as error:  # it must not go on to others as a value that was purged
+            except DamagedValue as error:  # an older version would take it for a value that was purged
                 self._node.log("snapshot_given_up", level="error", space=replica.name, reason=error.message)
                 self._drop(open_)
                 here.serving = None
@@ -234,7 +235,7 @@ class SnapshotServer:
 
     def _send_part(self, link: Link, replica: Replica, snapshot: Snapshot, number: int) -> tuple[int, bool]:
         """How many bytes it has, and whether it is the last."""
-        data, is_last = snapshot.part(number)
+        data, is_last = snapshot.part(number, link.takes(Spoilt))
         if link.hello is not None and DEFLATE in link.hello.features:
             data = compressed(data)
         checksum = part_hash(snapshot.id, number, data)

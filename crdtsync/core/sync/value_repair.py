@@ -176,6 +176,7 @@ class ValueRepair:
             if dot.n == WHOLE_CHANGE:
                 has_come = replica.spoilt.came(dot, value, replica.purges.are_gone)
             elif has_come := replica.values.came(dot, value):
+                replica.caps.forget()  # it may be longer than what stood for it
                 self._node.alarms.journal("value_mended", space=replica.name, key=key)
             if has_come and (asking := self._asking.get(replica.name)):
                 asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0

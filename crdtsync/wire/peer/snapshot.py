@@ -10,7 +10,7 @@ Each part is one msgpack array, the first element its type; they come in this or
 header     ``[1, FORMAT, node, hlc, digest, writers, entries, documents]``: who serves it, and how much will come
 writers    ``[2, [writer, seq, hash, node | nil, name | nil, …]]``: the frontier, with full hashes, and origins
 entries    ``[3, [key, sub, kind, writer, seq, n, hlc, agent, value, value_hash | nil, attrs, …]]``; the hash is
-           left out where it is that of the value
+           left out where it is that of the value, which is ``c1`` if the giver's disk has spoilt it
 documents  ``[4, [writer, seq, n, size, bytes, …]]``: whole documents as Yjs updates; a large one goes on in the
            next parts, until ``size`` bytes have come; size 0: it is known there, and nothing is held of it
 =========  ==================================================================================================
@@ -73,6 +73,8 @@ _ZLIB = 0x78
 _FASTEST = 1
 
 
+LOST = b"\xc1"
+"""Stands for a value that the giver's disk has spoilt, beside its hash: MessagePack never uses this byte."""
 _DIGEST_BYTES = 16
 _KIND_MAX = 1 << 16
 
@@ -185,11 +187,13 @@ def encode_writers(rows: Iterable[WriterRow]) -> bytes:
     return pack([2, [part for row in rows for part in (*row[:3], *(row.origin or (None, None)))]])
 
 
-def encode_entries(entries: Sequence[Encodable]) -> bytes:
-    """A part of the live state."""
+def encode_entries(entries: Sequence[Encodable], may_lack: bool = False) -> bytes:
+    """A part of the live state. ``may_lack``: for a value that the disk has spoilt stands :data:`LOST`."""
     flat: list[object] = []
     for entry in entries:
         value, hashed = entry.value, entry.value_hash
+        if value is None and may_lack and entry.size_bytes:
+            value = LOST
         implied = value is not None and value_hash(value) == hashed
         flat += (
             entry.key, entry.sub, entry.kind, *entry.dot, entry.hlc, entry.agent, value, None if implied else hashed,
@@ -284,6 +288,8 @@ def _checked(record: tuple[Any, ...]) -> EntryFields:
     """One entry, whatever is in it."""
     key, sub, kind, writer, seq, n, hlc, agent, value, hashed, attrs = record
     stored = _value(value)
+    is_lost = stored == LOST and hashed is not None
+    is_kept = stored is None or is_lost or kind not in VALUE_KINDS or is_storable(stored)
     return EntryFields(
         _dot(writer, seq, n),
         _key(key),
@@ -291,7 +297,7 @@ def _checked(record: tuple[Any, ...]) -> EntryFields:
         read_count(kind, _KIND_MAX),
         Hlc(read_count(hlc, HLC_MAX)),
         _agent(agent),
-        None if stored is not None and kind in VALUE_KINDS and not is_storable(stored) else stored,
+        stored if is_kept else None,
         value_hash(value) if hashed is None else read_blob(hashed, HASH_BYTES, HASH_BYTES),
         attrs if attrs is None else _attrs(attrs),
     )

@@ -103,10 +103,11 @@ class Snapshot:
         """Whether it can go on with that part: one that has been given away before, or the one after."""
         return part < len(self._starts)
 
-    def part(self, number: int) -> tuple[bytes, bool]:
-        """One part, and whether it is the last. :meth:`knows` it.
+    def part(self, number: int, may_lack: bool = False) -> tuple[bytes, bool]:
+        """One part, and whether it is the last. :meth:`knows` it. ``may_lack``: the taker asks others for a value that
+        the disk has spoilt.
 
-        :raises DamagedValue: the disk has spoilt a value of it.
+        :raises DamagedValue: it may not, and there is one.
         """
         start = self._starts[number]
         if number == 0:
@@ -114,7 +115,7 @@ class Snapshot:
         elif start[0] < len(self._writers):
             data, end = self._part_of_writers(start)
         elif start[1] < len(self._entries):
-            data, end = self._part_of_entries(start)
+            data, end = self._part_of_entries(start, may_lack)
         else:
             data, end = self._part_of_documents(start)
         is_last = end[:3] == (len(self._writers), len(self._entries), len(self._documents))
@@ -132,7 +133,9 @@ class Snapshot:
         rows = self._writers[start[0] : start[0] + PART_WRITERS_MAX]
         return encode_writers(rows), (start[0] + len(rows), 0, 0, 0)
 
-    def _part_of_entries(self, start: tuple[int, int, int, int]) -> tuple[bytes, tuple[int, int, int, int]]:
+    def _part_of_entries(
+        self, start: tuple[int, int, int, int], may_lack: bool
+    ) -> tuple[bytes, tuple[int, int, int, int]]:
         writers, first, _, _ = start
         size_bytes = 0
         rows: list[Entry] = []
@@ -141,8 +144,9 @@ class Snapshot:
             if rows and size_bytes > PART_BYTES_MAX:
                 break
             rows.append(entry)
-        part = encode_entries(rows)
-        self._check(rows)
+        part = encode_entries(rows, may_lack)
+        if not may_lack:
+            self._check(rows)
         return part, (writers, first + len(rows), 0, 0)
 
     def _part_of_documents(self, start: tuple[int, int, int, int]) -> tuple[bytes, tuple[int, int, int, int]]:

@@ -12,9 +12,11 @@ import pytest
 
 from crdtsync.core.background.retention_caps import DEFAULT_CAPS, Caps
 from crdtsync.core.crdt.entry import Entry
+from crdtsync.core.peers.peer_state import Link
 from crdtsync.core.storage.long_values import MEMORY_BYTES_MAX, ROW_BYTES, ValueCache
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
+from crdtsync.wire.peer.values import Intact, Spoilt
 from tests.fleet.agent import Refusal
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
@@ -329,7 +331,36 @@ def test_a_value_that_is_spoilt_for_good_is_an_error_for_its_key_alone(fleet: Fl
     assert ann.get("bad") == "anew"
 
 
-def test_a_spoilt_value_is_not_handed_on_as_a_purged_one(fleet: Fleet) -> None:
+def test_a_spoilt_value_is_handed_on_as_one_that_is_damaged(fleet: Fleet) -> None:
+    host = damaged(fleet)
+    (entry,) = host.replica.entries.held("bad")
+    fleet.link("a", "b")
+    fleet.run(5)
+    held: Any = fleet["b"].agent()
+    assert held.get("good") == LONG + "good"
+    host.agent().set("later", 1)
+    fleet.run(1)
+    assert held.get("later") == 1
+    for _ in range(2):
+        with pytest.raises(Refusal, match="damaged"):
+            held.ask("get", key="bad")
+        assert fleet["b"].alarms == {"value_damaged"}
+        fleet["b"].restart()
+        held = fleet["b"].agent()
+    with pytest.raises(Refusal, match="damaged"):
+        held.ask("get", key="bad")
+    value = pack(LONG + "bad")
+    fleet["b"].node.sync.value_repair.came(fleet["b"].replica, Intact("default", 0, [("bad", entry.dot)], [value]))
+    assert held.get("bad") == LONG + "bad"
+    fleet["b"].restart()
+    assert fleet["b"].agent().get("bad") == LONG + "bad"
+    assert fleet["b"].alarms == set()
+
+
+def test_a_spoilt_value_is_not_handed_on_as_a_purged_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To an older version, which would take it for that."""
+    takes = Link.takes
+    monkeypatch.setattr(Link, "takes", lambda self, message: message is not Spoilt and takes(self, message))
     host = damaged(fleet)
     fleet.link("a", "b")
     fleet.run(15)

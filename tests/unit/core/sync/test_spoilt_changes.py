@@ -236,8 +236,12 @@ def test_a_value_that_log_and_state_share_is_given_to_others_once_it_is_mended(f
         db.execute("UPDATE entry_values SET value = ? WHERE row = ?", (value[:-1] + b"y", row))
     b.node.value_cache.clear()
     c = join(fleet)
-    assert c.agent().get("v/long") is None
+    with pytest.raises(Refusal, match="damaged"):
+        c.agent().ask("get", key="v/long")
     assert b.alarms == {"change_damaged", "value_damaged"}
+    b.agent().set("later", 1)
+    fleet.run(1)
+    assert c.agent().get("later") == 1
     fleet.link("a", "b")
     fleet.run(30, 1)
     assert c.agent().get("v/long") == LONG * 5
