@@ -16,6 +16,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
         ("get", "entry", "get_many", "log", "members", "fields", "scan", "text_read"), frozenset({"at"})
     ),
     "bind_in_set": {"set": frozenset({"bind"})},
+    "counts_of_forks": {"get": frozenset({"names"}), "incr": frozenset({"totals"})},
     "field_absent": {"merge": frozenset({"if_field_absent"})},
     "history_cap": {"schema_set": frozenset({"history"})},
     "listing": {"scan": frozenset({"reverse", "delimiter", "where_meta"})},

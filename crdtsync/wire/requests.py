@@ -134,12 +134,14 @@ def _host(arguments: str, meaning: str) -> Request:
 REQUESTS: Mapping[str, Request] = {
     # reads
     "get": _read(
-        "key at",
+        "key at names",
         """`{"value", "kind", "version", "siblings"}`, or null if the key is absent. `value` is the winner: a str for a
         text, an int for a counter, a list for a log or set, a map for a map. `version` covers the winner alone in a
         write, and all that is alive in a delete; `siblings` counts the others. Under the policy `all` the value of a
         register, or of each field, is an array of all, and `version` covers them. Under `manual`, several values are
-        the error `unresolved` with `key`, `current`, `token`. What does not fit into a reply is `too_large`""",
+        the error `unresolved` with `key`, `current`, `token`. What does not fit into a reply is `too_large`. With
+        `names` a counter has also `{"names": {name: [up, down, up_reset, down_reset]}}`: what was counted under each
+        name, and what resets took off""",
     ),
     "entry": _read("key at", "an [entry](#entries), or null"),
     "get_many": _read(
@@ -262,7 +264,12 @@ REQUESTS: Mapping[str, Request] = {
         "removes the element that `dot` names, and waits for one that is on its way here: `existed`, `length`",
         since="log_elements",
     ),
-    "incr": _write("key by meta seen", "adds `by` (a whole number, default 1, at most ±2^53): `value`, `behind`"),
+    "incr": _write(
+        "key by meta seen totals",
+        """adds `by` (a whole number, default 1, at most ±2^53): `value`, `behind`. With `totals`, `[name, up, down]`,
+        it counts up to these under a name that begins with `fork:`, and not beyond if it is done again: for what a
+        fork has counted""",
+    ),
     "reset": _write("key seen", "sets the counter to 0: `value` (what it was), `behind`"),
     "add": _write("key value meta seen", "adds an element: `added` (whether it was new), `length`, `behind`"),
     "discard": _write(

@@ -10,3 +10,8 @@ from tests.simulator.merges import run_merges
 @pytest.mark.parametrize("seed", range(3))
 def test_history_of_merges(seed: int) -> None:
     assert run_merges(seed)["merged"], "no merge came to its end"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_history_of_merges_by_hosts_that_are_cut_off(seed: int) -> None:
+    assert run_merges(seed, is_apart=True)["merged"], "no merge came to its end"

@@ -4,6 +4,9 @@ Three hosts hold a space and its fork, and agents write in both. Links are cut a
 middle of a merge, and merges are given up halfway. The fork is merged on one host, and on another once that has all of
 the last merge. In the end every element, number and name stands once, and of each key there is what nobody has
 overwritten who had read it.
+
+In histories *apart* any host merges at any time, also while it is cut off from another one that has merged the same.
+Then a value of the fork may stand there several times, and an older one beside it; all else stands once, as before.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ FORK = "trial"
 KEYS = ("r/0", "r/1", "r/2")
 PATIENCE_S = 60.0
 HEAL_S = 30.0
+AT_FORK = 5
+"""What the counter says at the fork."""
 OPERATIONS_MAX = 3
 """Of one change of a merge: so it is cut off between changes."""
 
@@ -37,18 +42,21 @@ class Merges:
     before.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_apart: bool = False) -> None:
         self.random = Random(f"merges {seed}")
+        self.is_apart = is_apart
         self.world = Machines(seed, [*HOSTS])
         self.clients: list[AsyncClient] = []
         self.numbers = 0
         self.count = 0
+        """In the space, but for what merges have brought."""
         self.elements: set[str] = set()
         self.gone: set[str] = set()
         self.standing: dict[str, set[Any]] = {key: {0} for key in KEYS}
         """What was written to a key of the space, and not overwritten there by one who had read it."""
         self.read: dict[str, set[Any]] = {key: set() for key in KEYS}
         self.in_fork: dict[str, Any] = dict.fromkeys(KEYS, 0)
+        self.were_in_fork: dict[str, set[Any]] = {key: set() for key in KEYS}
         self.words = {"begun"}
         """Of the text: each is typed once, on either side."""
         self.merger = HOSTS[0]
@@ -74,7 +82,9 @@ class Merges:
         self.forked = {name: agent.session(space=FORK) for name, agent in self.agents.items()}
         for _ in range(STEPS):
             await asyncio.sleep(self.random.expovariate(2.0))
-            await self.random.choice(_STEPS)(self)
+            if self.is_apart:
+                self.merger = self.random.choice(HOSTS)
+            await self.random.choice(_STEPS_APART if self.is_apart else _STEPS)(self)
         for pair in self.world.pairs:
             self.world.heal(pair)
         for machine in self.world:
@@ -96,7 +106,7 @@ class Merges:
         for element in ("log 0", "log 1", "set 0", "set 1", "map 0"):
             self.elements.add(element)
             await self._add(first, element)
-        await self._count(first, 5)
+        await self._count(first, AT_FORK)
         await first.text("text").set("begun\n")
         token = await first.fork(FORK)
         for agent in self.agents.values():
@@ -116,7 +126,10 @@ class Merges:
                 await session.merge("map", {element: 1})
 
     async def _count(self, session: Any, by: int) -> None:
-        self.count += by
+        if session.space != FORK:
+            self.count += by
+        elif self.is_apart and self.random.random() < 0.3:
+            await session.reset("count")
         await session.incr("count", by)
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -177,6 +190,7 @@ class Merges:
         await session.set(key, self.numbers)
         if is_in_fork:
             self.in_fork[key] = self.numbers
+            self.were_in_fork[key].add(self.numbers)
         else:
             shown = {entry.value, *(one.value for one in entry.siblings)}
             self.read[key] |= shown
@@ -219,21 +233,27 @@ class Merges:
         self.merger = name
 
     async def cut(self) -> None:
-        """Two hosts do not see each other for a while."""
+        """Two hosts do not see each other for a while; apart: one does not see any other one."""
         pair = self.random.choice(self.world.pairs)
-        if pair not in self.world.cut_off:
-            self.world.cut(pair, is_noticed=self.random.random() < 0.7)
-            self.world.loop.call_later(self.random.choice((1, 5, 15)), self.world.heal, pair)
+        alone = self.random.choice(HOSTS) if self.is_apart else None
+        for one in [each for each in self.world.pairs if alone in each] or [pair]:
+            if one not in self.world.cut_off:
+                self.world.cut(one, is_noticed=self.random.random() < 0.7)
+                self.world.loop.call_later(self.random.choice((1, 5, 15)), self.world.heal, one)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
     async def _check(self, name: str, state: AsyncClient) -> None:
-        found = [*await state.log("log"), *await state.members("set"), *(await state.get("map") or {})]
+        log = [*await state.log("log")]
+        if self.is_apart:
+            log = [*dict.fromkeys(log)]
+        found = [*log, *await state.members("set"), *(await state.get("map") or {})]
         wanted = Counter(self.elements - self.gone)
         require(Counter(found) == wanted, name, "holds after a merge", Counter(found) - wanted, "too much, and lacks",
                 wanted - Counter(found))  # fmt: skip
-        count = await state.get("count")
-        require(count == self.count, name, "counts after a merge", count, "of", self.count)
+        count, in_fork = await state.get("count"), await self.forked[name].get("count")
+        right = self.count + in_fork - AT_FORK
+        require(count == right, name, "counts after a merge", count, "of", right)
         words = Counter((await state.text("text").read()).split())
         require(words == Counter(self.words), name, "shows after a merge the text", words, "of", self.words)
         for key in KEYS:
@@ -241,23 +261,27 @@ class Merges:
             require(entry is not None, name, "shows after a merge no", key)
             assert entry is not None
             values = sorted([entry.value, *(one.value for one in entry.siblings)])
-            right = self.standing[key]
+            stands = self.standing[key]
             if self.in_fork[key]:
-                right = right - {0} | ({self.in_fork[key]} - self.read[key])
-            require(values == sorted(right), name, "shows after a merge", key, values, "of", sorted(right))
+                stands = stands - {0} | ({self.in_fork[key]} - self.read[key])
+            is_right = values == sorted(stands)
+            if self.is_apart:
+                is_right = stands <= {*values} <= stands | self.were_in_fork[key]
+            require(is_right, name, "shows after a merge", key, values, "of", sorted(stands))
 
 
 _STEPS = (
     *[Merges.write] * 8, *[Merges.merge] * 2, *[Merges.cut_off] * 2, *[Merges.cut] * 2, Merges.kill, Merges.move,
 )  # fmt: skip
+_STEPS_APART = (*[Merges.write] * 8, *[Merges.merge] * 4, *[Merges.cut] * 3, Merges.cut_off, Merges.kill)
 
 
-def run_merges(seed: int) -> Counter[str]:
+def run_merges(seed: int, *, is_apart: bool = False) -> Counter[str]:
     """Play the history of ``seed`` to its end and check everything; how often what happened.
 
     :raises Broken: something is missing, stands twice, or was overwritten unseen.
     """
-    merges = Merges(seed)
+    merges = Merges(seed, is_apart=is_apart)
     with simulated(merges.world, seed), patch.object(forks, "OPERATIONS_MAX", OPERATIONS_MAX):
         try:
             merges.world.loop.run_until_complete(merges.play())

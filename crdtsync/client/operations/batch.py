@@ -184,6 +184,11 @@ class Batch:
         self._writes.append(write)
 
     @property
+    def context(self) -> Context:
+        """Of the session that does it."""
+        return self._context
+
+    @property
     def recorded(self) -> Sequence[Write[Any]]:
         """The operations so far."""
         return self._writes

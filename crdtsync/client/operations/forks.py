@@ -9,17 +9,22 @@ everything has been copied. The map ``forks/trial`` in ``default`` has a field f
 the same change: ``at`` is up to where it came then, ``seen`` what a change of its own wrote, ``earlier`` which changes
 wrote of it before. So a merge that is done twice, or was cut off, adds nothing twice. A text is edited by changes of
 its own, of which each is there once whatever is noted (:mod:`crdtsync.client.text.carrying`).
+
+Two hosts that are cut off from each other do not see each other's notes. So what the fork has counted is written as the
+totals under each name that it has there (see :mod:`crdtsync.core.kinds.counter`), less those at the fork: both write
+the same, and it counts once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, Writer, merge, vector_of
-from crdtsync.client.operations.writes import INCREMENT_MAX
+from crdtsync.client.operations.writes import INCREMENT_MAX, incr_to
 from crdtsync.client.session.read_memory import READ_LONG_AGO
 from crdtsync.client.values.encoding import encode
 from crdtsync.errors import InvalidRequest
@@ -67,6 +72,10 @@ class Merged:
     removed: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     token: str | None = None
+
+
+Names = Mapping[str, Sequence[int]]
+"""By name what a counter has counted under it: up, down, and what resets took off of both."""
 
 
 class State(NamedTuple):
@@ -167,6 +176,47 @@ def of_this_making(noted: Iterable[Field], now: str, fork: str) -> dict[str, Fie
     }
 
 
+def counted_since(record: Field | None) -> str | None:
+    """The point in the fork whose totals are not written to the space, None: that of the fork. A merge by a version
+    that did not say so has added all up to itself.
+    """
+    return None if record is None else record.value.get("from", record.value["at"])
+
+
+def under(now: str, fork: str, since: str | None) -> str:
+    """How the names begin under which the space counts what a fork of this making has counted since then."""
+    made = json.dumps([fork, decode_token(now)[fork][0], since]).encode()
+    return f"fork:{blake2b(made, digest_size=8).hexdigest()}:"
+
+
+def brought(begin: str, first: Names, last: Names, here: Names) -> list[tuple[str, int, int]]:
+    """The totals, by name, that bring to a counter ``here`` what a fork has counted between two points.
+
+    A name that has gone in the fork went with all that was left of it.
+    """
+    first, last = counts(first), counts(last)
+    held = {name.removeprefix(begin): (each[0], each[1]) for name, each in here.items() if name.startswith(begin)}
+    found: list[tuple[str, int, int]] = []
+    for name in sorted({*first, *last, *held}):
+        (up, down), (up_then, down_then) = before, _ = held.get(name, (0, 0)), first.get(name, (0, 0))
+        if name in last:
+            up, down = max(up, last[name][0] - up_then), max(down, last[name][1] - down_then)
+        else:
+            more = (down_then - up_then) - (up - down)
+            up, down = up + max(more, 0), down + max(-more, 0)
+        if (up, down) != before:
+            found.append((begin + name, up, down))
+    return found
+
+
+def counts(names: Names) -> dict[str, Sequence[int]]:
+    """How often was counted up and down under each name, if a reset counts too: neither ever gets less."""
+    return {
+        name: (max(up, up_off) + down_off, max(down, down_off) + up_off)
+        for name, (up, down, up_off, down_off) in names.items()
+    }
+
+
 def is_ahead(version: str, seen: str, token: str, space: str) -> bool:
     """Whether the notes at this version hold what was neither ``seen`` nor written up to the change ``token``."""
     found, known = decode_version(version), dict(decode_version(seen).vector or {})
@@ -214,11 +264,18 @@ def is_carried(key: str) -> bool:
 
 
 def carry(
-    batch: Batch, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str]
+    batch: Batch,
+    key: str,
+    before: State | None,
+    after: State | None,
+    seen: str,
+    elements: dict[str, str],
+    totals: Sequence[tuple[str, int, int]] | None = None,
 ) -> None:
     """Add to a batch what makes of ``before`` what ``after`` is, by one who has ``seen`` so much of the key.
 
     ``elements`` are those that the log held at the fork: by their dots in the fork those in the batch's space.
+    ``totals``: what a counter has counted, by name; None: it is copied.
 
     :raises InvalidRequest: it cannot be done; nothing was added.
     """
@@ -231,6 +288,11 @@ def carry(
     if before is not None and before.entry.kind != after.entry.kind:
         batch.delete(key, seen=seen)
         before = None
+    if totals is not None:
+        _check_count(len(totals))
+        for each in totals:
+            batch.take_in([incr_to(batch.context, key, each)])
+        return
     way(batch, key, before, after, seen)
     if before is not None and after.entry.kind == "log":
         left = {item.dot for item in after.items}

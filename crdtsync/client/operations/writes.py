@@ -130,6 +130,14 @@ def incr(context: Context, key: str, n: object) -> Write[int]:
     return AdditiveWrite(context, "incr", arguments, learn)
 
 
+def incr_to(context: Context, key: str, totals: tuple[str, int, int]) -> Write[int]:
+    """Count up to what a fork has counted under a name, and not beyond if it is done again; the new value."""
+    write = incr(context, key, 0)
+    del write.arguments["by"]
+    write.arguments["totals"] = [*totals]
+    return write
+
+
 def reset(context: Context, key: str, if_version: str | None) -> Write[int]:
     """Set a counter back to 0; what it was."""
     arguments = context.growth_arguments(key, {})

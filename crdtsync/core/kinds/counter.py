@@ -14,6 +14,8 @@ The rules:
 - Totals of one name count once, by their maximum. An entry that was written anew (see ``resolve``) is therefore not
   counted twice.
 - What resets recorded is taken off by the maximum of all of them. Two resets at once take off once what both saw.
+- What a merge brings from a fork counts under names of the fork, begun with "fork:". Two hosts that merge one fork at
+  once write the same totals, which count once. No writer goes on with such a name: the next merge does.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ TOTAL_BYTES_MAX = 32
 """The two totals in an entry of a counter: no pair is longer."""
 
 RESET = "reset"
+OF_FORK = "fork:"
 Totals = tuple[int, int]
 """Up and down."""
 
@@ -92,6 +95,15 @@ class Tally:
     def reset_dots(self) -> tuple[Dot, ...]:
         """The entries of resets."""
         return tuple(self._resets)
+
+    def gain(self, name: str, totals: Totals) -> int:
+        """How much higher the value is if so much has been counted under a name."""
+        (up, down), (up_off, down_off) = totals, self.recorded(name)
+        return max(0, up - up_off) - max(0, down - down_off) - self._value_of(name)
+
+    def names(self) -> dict[str, list[int]]:
+        """By name the totals counted under it, and what has been reset of them."""
+        return {name: [*self.total(name), *self.recorded(name)] for name in {**self._totals, **self._recorded}}
 
     def record(self) -> dict[str, Totals]:
         """The totals that a reset has to record now: all that was counted under living names, and what was reset of it
@@ -212,18 +224,32 @@ def _incr(draft: Draft, args: Arguments) -> Result:
     draft.check_write(key, args, Kind.COUNTER, "incr")
     seen, behind = draft.seen(args)
     tally = draft.summary(key, Tally)
-    value = tally.value
-    name, (up, down), removes = _own(tally, draft.own_dot().writer)
-    up, down = up + max(by, 0), down + max(-by, 0)
-    if max(up, down) > TOTAL_MAX or abs(value + by) > TOTAL_MAX:
+    name: str | None
+    if "totals" in args:
+        name, (up, down) = _given(args["totals"])
+        up, down = totals = _highest(((up, down), tally.total(name)))
+        by, removes = tally.gain(name, totals), tally.dots(name)
+    else:
+        name, (up, down), removes = _own(tally, draft.own_dot().writer)
+        up, down = up + max(by, 0), down + max(-by, 0)
+    value = tally.value + by
+    if max(up, down) > TOTAL_MAX or abs(value) > TOTAL_MAX:
         raise TooLarge(f"{key!r} cannot count any further: reset it")
     packed = pack([up, down])
     attrs = attributes({"meta": args.get("meta")}, draft.parts_of_values)
     draft.add(Op(key, name, Kind.COUNTER, packed, value_hash(packed), removes, attrs))
-    result: Result = {"value": value + by, "behind": behind}
+    result: Result = {"value": value, "behind": behind}
     if seen is not None:
         draft.promise_key_version(result, key, seen)
     return result
+
+
+def _given(totals: object) -> tuple[str, Totals]:
+    """What has been counted in a fork, and under which name: more than that stays, so to do it again adds nothing."""
+    match totals:
+        case [str(name), *pair] if name.startswith(OF_FORK) and _pair(pair) == tuple(pair):
+            return name, _pair(pair)
+    raise InvalidRequest(f"totals must be a name that begins with {OF_FORK!r}, and what to count up and down to")
 
 
 def _own(tally: Tally, writer: Writer) -> tuple[str | None, Totals, tuple[Dot, ...]]:
@@ -266,6 +292,11 @@ def _read(space: SpaceState, group: Sibling) -> bytes:
     entries = space.entries
     is_all = entries.held(group[0].key) is group
     return pack((entries.summary(group[0].key, Tally) if is_all else summary_of(Tally, group)).value)
+
+
+def names_of(group: Sibling) -> dict[str, list[int]]:
+    """What was counted under each name: see :meth:`Tally.names`."""
+    return summary_of(Tally, group).names()
 
 
 def _copy(group: Sibling) -> list[Copied]:

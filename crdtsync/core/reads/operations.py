@@ -12,6 +12,7 @@ from crdtsync.core.access.rules import Grant
 from crdtsync.core.crdt.entry import Entry
 from crdtsync.core.crdt.read_policies import Policy
 from crdtsync.core.kinds.base import Paged, Sibling
+from crdtsync.core.kinds.counter import names_of
 from crdtsync.core.kinds.registry import KINDS
 from crdtsync.core.kinds.text import READ_BYTES_MAX
 from crdtsync.core.kinds.values import describe_key, packed_value, policy_of, siblings, version_of
@@ -108,9 +109,11 @@ def _get(reader: Reader, args: Arguments) -> object:
         return None
     policy = reader.check_settled(key, groups)
     shown, others = handed_over(policy, groups)
-    return {
+    kind = groups[0][-1].kind
+    names = {"names": names_of(groups[0])} if args.get("names") and kind == Kind.COUNTER else {}
+    return names | {
         "value": value_handed_over(reader.replica, policy, shown, packed_value),
-        "kind": kind_name(groups[0][-1].kind),
+        "kind": kind_name(kind),
         "version": encode_version(version_of(flat(shown), flat(others))),
         "siblings": len(groups) - 1,
     }

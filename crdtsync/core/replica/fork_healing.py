@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.causality import Dot, VersionVector, Writer
-from crdtsync.core.kinds.counter import RESET, totals_of
+from crdtsync.core.kinds.counter import OF_FORK, RESET, totals_of
 from crdtsync.core.storage.rows import HeadRow, Rewind
 from crdtsync.core.text.family import FAMILY
 from crdtsync.core.text.marker import check_marker
@@ -266,6 +266,9 @@ class _Branch:
     def _reset(self, op: Op) -> Op:
         record: dict[str, list[int]] = {}
         for name, (up, down) in unpack(op.value or b"").items():
+            if name.startswith(OF_FORK):
+                record[name] = [up, down]
+                continue
             begun, counted = decode_dot(name), self._counted.get((op.key, name))
             if self._moves(begun.writer, begun.seq):
                 record[encode_dot(self._dot(begun))] = [up, down]

@@ -36,6 +36,13 @@ def a_fork_that_is_merged_twice_counts_twice(patch: Patches):
     patch.setattr(AsyncCarrying, "flush", flush_without_notes)
 
 
+@merge_fault("counts after a merge", is_apart=True)
+def hosts_that_are_cut_off_count_what_they_merge_as_their_own(patch: Patches):
+    """Each of them adds what the fork has counted since the merge that it knows"""
+    carry: Any = forks.carry
+    patch.setattr(forks, "carry", lambda *args: carry(*args[:6]))
+
+
 @merge_fault("after a merge")
 def what_was_merged_is_noted_by_a_change_of_its_own(patch: Patches):
     """A merge that is cut off between the two has written, and does not know it"""
@@ -56,8 +63,8 @@ def a_merge_overwrites_what_it_has_not_seen(patch: Patches):
     """It writes as one who has seen whatever there is"""
     carry: Any = forks.carry
 
-    def carry_blindly(batch, key, before, after, _seen, elements):
-        carry(batch, key, before, after, None, elements)
+    def carry_blindly(batch, key, before, after, _seen, *others):
+        carry(batch, key, before, after, None, *others)
 
     patch.setattr(forks, "carry", carry_blindly)
 

@@ -141,12 +141,12 @@ def fork_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
     return register
 
 
-def merge_fault(says: str, breaks: str = "") -> Callable[[Plant], Plant]:
+def merge_fault(says: str, breaks: str = "", **how: Any) -> Callable[[Plant], Plant]:
     """The same for one that the histories of merged forks are to find."""
 
     def register(plant: Plant) -> Plant:
         fault(says, breaks)(plant)
-        FAULTS[-1] = FAULTS[-1]._replace(how={}, play=run_merges)
+        FAULTS[-1] = FAULTS[-1]._replace(how=how, play=run_merges)
         return plant
 
     return register

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crdtsync.client.aio.text import AsyncText
     from crdtsync.client.operations.batch import Batch
     from crdtsync.client.operations.checkpoints import Checkpoint
-    from crdtsync.client.operations.forks import Merged, State
+    from crdtsync.client.operations.forks import Merged, Names, State
     from crdtsync.client.values.durations import Seconds
     from crdtsync.client.values.results import Entry, Field, LogItem
 
@@ -89,8 +89,8 @@ class AsyncForkMethods(AsyncMethods):
         become siblings. Additions to logs, sets, maps and counters are added here, and edits of texts are made here;
         what cannot be merged is ``left``. Merged again, a fork brings only what is new. Up to 200 operations are one
         change; if a merge is cut off, do it again, and it goes on. If somebody else merges the fork on this host at
-        the same time, both go on where the other has come. On two hosts at once the additions of both may be there
-        twice, but for edits of texts.
+        the same time, both go on where the other has come. On two hosts at once an element of a log may be there
+        twice, and a value beside itself; all else is there once.
 
         :param prefix: only keys that begin so.
         :param dry_run: write nothing, and say what would be done.
@@ -156,19 +156,42 @@ class AsyncForkMethods(AsyncMethods):
                 if before is not None and began_as is not None and before.kind == began_as.kind == "log":
                     pairs = zip(await then.log_items(key), await past.log_items(key), strict=False)
                     elements = {there.dot: here.dot for there, here in pairs}
+                since, totals = forks.counted_since(record), None
+                if after is not None and after.kind == "counter":
+                    since, totals = await self._counted(base, fork, carrying, key, now, record)
+                elif "counter" in [each.kind for each in (before, began_as) if each is not None]:
+                    since = now
                 has_more = record is not None and record.value.get("earlier")
                 here = await _version_of(base, key, timeout) if after is None or has_more else None
                 seen = forks.seen_with(cut, record, here if has_more else None)
-                carried = await carrying.carry(key, was, state, seen, elements)
+                carried = await carrying.carry(key, was, state, seen, elements, totals)
             except Refused as error:
                 merged.left[key] = error.message
             else:
-                await carrying.take_in(key, carried, state, now, forks.changes_of(record))
+                await carrying.take_in(key, carried, state, now, since, forks.changes_of(record))
                 if after is None and here is not None and forks.is_beyond(here, seen):
                     merged.left[key] = forks.STAYS
                 else:
                     (merged.removed if after is None else merged.written).append(key)
         await carrying.flush()
+
+    async def _counted(
+        self, base: AsyncSession, fork: AsyncSession, carrying: AsyncCarrying, key: str, now: str, record: Field | None
+    ) -> tuple[str | None, list[tuple[str, int, int]]]:
+        """The totals of a counter that are to be written, and since when they count."""
+        from crdtsync.client.operations import forks
+
+        since = forks.counted_since(record)
+        first = await carrying.names(fork.session(at=since or f"checkpoint:{forks.FORKED}"), key)
+        last, here = await carrying.names(fork.session(at=now), key), await carrying.names(base, key)
+        begin = forks.under(now, fork.space, since)
+        if record is not None and record.value["at"] and not any(name.startswith(begin) for name in here):
+            merged = await carrying.names(fork.session(at=record.value["at"]), key)
+            if forks.brought(begin, first, merged, {}):  # and it was deleted since then
+                since, first = record.value["at"], merged
+                begin = forks.under(now, fork.space, since)
+        totals = forks.brought(begin, first, last, here)
+        return since, totals or ([] if here else [(begin, 0, 0)])
 
     async def _ends(
         self, fork: AsyncSession, prefix: str, records: dict[str, Field], keys_count: int, timeout: Seconds | None
@@ -260,8 +283,24 @@ class AsyncCarrying:
             value = await session.get(entry.key)
         return State(entry, value, items)
 
+    async def names(self, session: AsyncSession, key: str) -> Names:
+        """What a counter has counted under each name; nothing if the key is no counter."""
+
+        def learn(reply: dict[str, Any] | None) -> Names:
+            return reply.get("names", {}) if reply else {}
+
+        operations = session._operations  # noqa: SLF001  # of the same client
+        call = operations.read_call("get", {"key": key, "names": True}, None, self._timeout_s, learn)
+        return await session.run(call, self._timeout_s)
+
     async def carry(
-        self, key: str, before: State | None, after: State | None, seen: str, elements: dict[str, str]
+        self,
+        key: str,
+        before: State | None,
+        after: State | None,
+        seen: str,
+        elements: dict[str, str],
+        totals: list[tuple[str, int, int]] | None = None,
     ) -> tuple[Batch, str | None]:
         """What makes of ``before`` what ``after`` is, to be taken in; and what was written of it by a change of its
         own.
@@ -273,7 +312,7 @@ class AsyncCarrying:
             return parts, await self._carry_text(key, before, after)
         if after is not None and after.entry.kind == "blob":
             return parts, await self._carry_blob(key, after, seen)
-        forks.carry(parts, key, before, after, seen, elements)
+        forks.carry(parts, key, before, after, seen, elements, totals)
         return parts, None
 
     async def take_in(
@@ -282,10 +321,11 @@ class AsyncCarrying:
         carried: tuple[Batch, str | None],
         after: State | None,
         point: str | None,
+        since: str | None = None,
         earlier: list[list[int]] | None = None,
     ) -> None:
-        """Write it, sooner or later; ``point`` is noted as how far this key has come, and which changes brought it
-        ``earlier``.
+        """Write it, sooner or later; ``point`` is noted as how far this key has come, ``since`` when its counts are
+        written, and which changes brought it ``earlier``.
         """
         from crdtsync.client.operations import forks
 
@@ -294,7 +334,9 @@ class AsyncCarrying:
             await self.flush()
         self._batch.take_in(parts.recorded)
         if self._records and point is not None:
-            note = {"at": point, "seen": version} | ({"earlier": earlier} if earlier else {})
+            note: dict[str, Any] = {"at": point, "seen": version, "from": since} | (
+                {"earlier": earlier} if earlier else {}
+            )
             self._batch.merge(self._records, {key: note}, seen=self._seen, **self._condition())
         self._size_bytes += 0 if after is None else forks.size_of(after)
 

@@ -179,6 +179,36 @@ def test_a_reset_on_a_condition():
     assert a.do("reset", if_version=a.version())["value"] == 2
 
 
+def test_what_a_fork_has_counted_counts_once_however_often_it_is_written():
+    a, b = sites("a", "b")
+    a.do("incr", by=100)
+    a.sync(b)
+    for site, totals in ((a, [5, 1]), (a, [5, 1]), (b, [5, 3]), (b, [4, 2])):
+        site.do("incr", totals=["fork:x", *totals])
+    b.do("incr", totals=["fork:y", 0, 7])
+    assert (a.get(), b.get()) == (104, 95)
+    a.sync(b)
+    assert a.get() == b.get() == 95
+    assert a.do("incr", totals=["fork:x", 6, 3]) == {"value": 96, "behind": False}
+    a.do("reset")
+    names = a.ask("get", names=True)["names"]
+    assert {name: names[name] for name in ("fork:x", "fork:y")} == {"fork:x": [6, 3, 6, 3], "fork:y": [0, 7, 0, 7]}
+    assert [a.do("incr", totals=["fork:x", up, 3])["value"] for up in (5, 8)] == [0, 2]
+    assert "names" not in a.ask("get")
+
+
+@pytest.mark.parametrize(
+    "totals",
+    [None, [], "fork:x", ["1.1.0", 1, 0], ["reset", 1, 0], ["fork:x", 1], ["fork:x", -1, 0], ["fork:x", 1, True],
+     ["fork:x", 1, 1 << 63], ["fork:x", 1, 0, 0], [b"fork:x", 1, 0]],
+)  # fmt: skip
+def test_totals_that_are_refused(totals):
+    (a,) = sites("a")
+    with pytest.raises(InvalidRequest, match="totals must be"):
+        a.do("incr", totals=totals)
+    assert a.get() is None
+
+
 def test_a_version_after_an_increment_covers_what_was_read_and_the_increment():
     a, b = sites("a", "b")
     a.do("incr")
