@@ -301,8 +301,8 @@ class NotAllowed(Refused):
 class NoSpace(Refused):
     """The disk is too full to take writes.
 
-    Free disk space where the daemon keeps its data. Reads go on meanwhile, but for one that meets a refused commit: ask
-    again.
+    Free disk space where the daemon keeps its data: a ``purge`` may go through. Reads go on meanwhile, but for one that
+    meets a refused commit: ask again.
     """
 
     code = "no_space"

@@ -283,12 +283,12 @@ NO_METRICS = _alarm(
 NO_SPACE = _alarm(
     "no_space",
     CRITICAL,
-    means="""the disk is full to its reserve. The daemon refuses agents' writes, takes no changes of peers, and
-    serves reads. At half of the reserve, the daemon deletes the file `ballast` in its data directory; the file
-    comes back by itself.""",
+    means="""the disk is full to its reserve, `free_bytes_min`. The daemon refuses agents' writes but `delete`, `purge`
+    and `trim`, takes no changes of peers, and serves reads. At half of the reserve, it refuses these too, and deletes
+    the file `ballast` in its data directory; the file comes back by itself.""",
     do="""free some space. Writes go on without a restart once there is a quarter more free than `free_bytes_min`. If
-    crdtsync's own data fills the disk, restart the daemon with a smaller `free_bytes_min`, delete or purge what is not
-    needed, and set it back.""",
+    crdtsync's own data fills the disk, purge what is not needed: what is only deleted stays in history. If purges are
+    refused, too, restart the daemon with a smaller `free_bytes_min` for that time.""",
     remedy="free some space on that disk; writes go on by themselves",
 )
 NOT_ALL_MERGED = _alarm(

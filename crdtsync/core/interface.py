@@ -96,9 +96,12 @@ class DialState(NamedTuple):
 
 
 class DiskSpace(NamedTuple):
-    """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is."""
+    """Whether there is room to write; ``reason`` is what refused writers are told, empty if there is. ``has_reserve``:
+    there is still room for what frees some.
+    """
 
     reason: str
+    has_reserve: bool = False
 
 
 class Room(NamedTuple):

@@ -222,6 +222,7 @@ class Node(NodeParts):
 
     def _disk_space(self, event: DiskSpace) -> None:
         self.read_only = event.reason
+        self.can_free = not event.reason or event.has_reserve
         if not event.reason:
             self.sync.has_room_again()
         self.alarms.set(NO_SPACE, "", event.reason)
@@ -362,7 +363,7 @@ class Node(NodeParts):
         now_s, retention = self.now_s, self.retention
         if self.agenda.takes(NodePart.RESOLVERS, now_s):
             self.resolvers.run()
-        if self.agenda.takes(NodePart.RETENTION, now_s) and not self.read_only and now_s >= retention.due_s:
+        if self.agenda.takes(NodePart.RETENTION, now_s) and self.can_free and now_s >= retention.due_s:
             retention.run(self.replicas, self.ledger.batch, self._applied, self.now_ms, now_s)
         if self.agenda.takes(NodePart.SLEEP, now_s):
             self.sleeper.run()
@@ -542,7 +543,7 @@ class Node(NodeParts):
             NodePart.TEXTS: self._texts_due_s,
             NodePart.SNAPSHOTS: self.sync.snapshot_client.check_due_s,
             NodePart.RESOLVERS: self.resolvers.deadline_s,
-            NodePart.RETENTION: lambda: None if self.read_only else self.retention.due_s,
+            NodePart.RETENTION: lambda: self.retention.due_s if self.can_free else None,
             NodePart.PEERS: lambda: self.sync.deadline_s(self._durable),
             NodePart.SLEEP: lambda: self.sleeper.due_s,
         }

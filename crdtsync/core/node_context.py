@@ -32,9 +32,9 @@ Log = Callable[..., None]
 class NodeContext:
     """See the module's description.
 
-    ``read_only``: why nothing can be written, or empty; ``ledger``: what the next commit must write; ``restless``: the
-    spaces that time alone may change something in, and those that something has just happened to; ``barred``: changes
-    that no table takes, by space, writer and number.
+    ``read_only``: why nothing can be written, or empty; ``can_free``: what frees disk can be; ``ledger``: what the next
+    commit must write; ``restless``: the spaces that time alone may change something in, and those that something has
+    just happened to; ``barred``: changes that no table takes, by space, writer and number.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class NodeContext:
         self.log = log
         self.now_ms, self.now_s = now
         self.read_only = ""
+        self.can_free = True
         self.alarms = Alarms(log)
         self.agenda = Agenda()
         self.value_cache = ValueCache(cache_bytes_max)

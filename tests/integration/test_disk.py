@@ -80,6 +80,14 @@ def keys(agent: RawAgent, prefix: str) -> int:
         start = page["items"][-1][0]
 
 
+def refusal_of(agent: RawAgent, op: str, **args: Any) -> str | None:
+    try:
+        agent.write(op, **args)
+    except RawError as refusal:
+        return refusal.code
+    return None
+
+
 def digest(daemon: Daemon) -> tuple[Any, ...]:
     space = daemon.space()
     return space["version_vector"], space["digest"], space["keys"], space["entries"]
@@ -104,6 +112,12 @@ def test_when_space_runs_low_writes_are_refused_and_all_else_goes_on(small_disk:
             assert agent.call("get", key="refused") is None
             assert daemon.status()["node"]["state"] == "read-only"
             assert "no_space" in daemon.alarms()
+            agent.write("purge", pattern="before")
+            wait_until(lambda: agent.call("purges")["items"][0]["done"], what="what was written before is gone")
+            fill(disk, leave_bytes=3 * MIB)
+            wait_until(lambda: not (disk / "data" / "ballast").exists(), what="the ballast is given up")
+            fill(disk, leave_bytes=3 * MIB)
+            wait_until(lambda: refusal_of(agent, "delete", key="before") == "no_space", what="nothing is let through")
             filling.unlink()
             daemon.wait_log("disk_recovered")
             agent.write("set", key="after/1", value=2)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from crdtsync.core.replica.restore import Past
 
 
+FREEING = frozenset({"delete", "purge", "trim"})
+"""Those that free disk, at once or when history forgets: they may use the reserve."""
+
+
 class WriteRequests:
     """Carries out the writes of agents."""
 
@@ -55,7 +59,7 @@ class WriteRequests:
                 return self._concern(agent, request, replica, args, result, stands)
         author = check_agent_name(args.get("agent", agent.name))
         self._check_concern(agent, replica, args)
-        if self._node.read_only:
+        if self._node.read_only and not (self._node.can_free and name in FREEING):
             raise NoSpace(self._node.read_only)
         if name == "restore":
             return self._restore(agent, request, author, replica, args, number)

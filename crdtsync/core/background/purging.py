@@ -303,7 +303,7 @@ class Purger:
                     # not before the commit under way is on disk
                     due_s = node.now_s + SLICE_INTERVAL_S
                     self._works[name, purge.pattern.text] = due_s, Work(node, self._retention, replica, purge)
-        if node.read_only or not self._works:
+        if not node.can_free or not self._works:
             return
         if node.storage.has_backlog:  # not everything is where it is looked for
             later_s = node.now_s + WAIT_S
@@ -318,6 +318,6 @@ class Purger:
 
     def deadline_s(self) -> float | None:
         """When :meth:`run` has something to do, on the monotonic clock; None: nothing is under way."""
-        if self._node.read_only or not self._works:
+        if not self._node.can_free or not self._works:
             return None
         return min(due_s for due_s, _ in self._works.values())

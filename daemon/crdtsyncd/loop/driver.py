@@ -51,7 +51,6 @@ from crdtsync.core.interface import (
     AgentFrame,
     AgentOpened,
     DialState,
-    DiskSpace,
     Event,
     Now,
     PeerClosed,
@@ -516,7 +515,7 @@ class Driver:
             write_replies(self._agents, before.chore_replies())  # and nothing else: its database is closed
         self._connections.close_all("this node has joined another cluster")
         self._connections.forget_all()
-        self.feed(DiskSpace(self._house.refusal))
+        self.feed(self._house.disk_space())
 
     # -- housekeeping --------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Housekeeping:
 
     def mind_disk(self) -> None:
         """There was a commit: look at the room that is left, for writes may fill it faster than :meth:`run` looks."""
-        if not self.refusal and time.monotonic() >= self._disk_due_s:
+        if self._disk.has_reserve and time.monotonic() >= self._disk_due_s:
             self.check_disk()
 
     def check_disk(self) -> None:
@@ -125,10 +125,15 @@ class Housekeeping:
         except StorageError as error:
             self._house.fail(error)
             return
-        if refusal != self.refusal:
+        if bool(refusal) != bool(self.refusal):
             log("disk_low" if refusal else "disk_recovered", level="warning", reason=refusal)
+        if refusal != self.refusal:
             self.refusal = refusal
-            self._house.feed(DiskSpace(refusal))
+            self._house.feed(self.disk_space())
+
+    def disk_space(self) -> DiskSpace:
+        """What the node is told of the room that is left."""
+        return DiskSpace(self.refusal, self._disk.has_reserve)
 
     def _look_at_usage(self) -> None:
         store = self._house.store

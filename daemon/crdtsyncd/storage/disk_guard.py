@@ -50,6 +50,8 @@ class DiskGuard:
         self._ballast_bytes = ballast_bytes
         self._free_bytes_min = free_bytes_min
         self._is_low = False
+        self.has_reserve = True
+        """Whether half of the reserve is left, for what frees some space."""
         self.free_bytes: int | None = None
         """Beyond the reserve, when it was last looked at."""
 
@@ -63,6 +65,7 @@ class DiskGuard:
                 "see what became of it, then start crdtsyncd again"
             ) from None
         free_bytes = usage.f_bavail * usage.f_frsize
+        self.has_reserve = free_bytes >= self._free_bytes_min // 2
         self.free_bytes = max(0, free_bytes - self._free_bytes_min)
         resume_bytes = self._free_bytes_min + self._free_bytes_min // 4
         self._is_low = free_bytes < (resume_bytes if self._is_low else self._free_bytes_min)
@@ -70,7 +73,7 @@ class DiskGuard:
             if free_bytes > 2 * self._free_bytes_min + self._ballast_bytes:
                 self._make_ballast()
             return ""
-        if free_bytes < self._free_bytes_min // 2:
+        if not self.has_reserve:
             self._give_up_ballast()
         return (
             f"the disk that holds {self._data_dir} has {free_bytes:,} bytes free, "

@@ -11,6 +11,7 @@ from pycrdt import Doc, Text
 
 from crdtsync.core.background import purging
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.interface import DiskSpace
 from crdtsync.errors import NoSpace
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
@@ -266,6 +267,31 @@ def test_a_second_purge_of_the_keys_reaches_what_came_after_the_first(fleet: Fle
     settle(fleet)
     check_gone(fleet, "a")
     assert len(purges(a)) == 1
+
+
+def test_what_frees_disk_may_use_the_reserve(fleet: Fleet) -> None:
+    a = fleet["a"]
+    agent = a.agent()
+    for key in ("notes/a", "notes/b"):
+        agent.set(key, LONG)
+    for n in range(3):
+        agent.append("log", n)
+    a.step(DiskSpace("full", has_reserve=True))
+    with pytest.raises(Refusal, match="full"):
+        agent.set("k", 1)
+    with pytest.raises(Refusal, match="full"):
+        agent.do("batch", ops=[["delete", {"key": "log"}]])
+    agent.delete("notes/b")
+    agent.do("trim", key="log", keep=1)
+    assert len(agent.ask("log", key="log")["items"]) == 1
+    agent.do("purge", pattern="notes/**")
+    settle(fleet)
+    check_gone(fleet, "a")
+    a.step(DiskSpace("full"))
+    with pytest.raises(Refusal, match="full"):
+        agent.delete("log")
+    with pytest.raises(Refusal, match="full"):
+        agent.do("purge", pattern="log")
 
 
 def test_keys_that_only_begin_alike_stay(fleet: Fleet) -> None:
