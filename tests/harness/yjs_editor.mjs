@@ -27,7 +27,7 @@ const commands = {
   push: (name, value) => map.get(name).push([new Y.Map(Object.entries(value))]),
   names: () => [...provider.awareness.getStates().values()].map((state) => state.user?.name).sort(),
   disconnect: () => provider.disconnect(),
-  connect: () => provider.connect(),
+  connect: () => { closed = null; provider.connect(); },
   closed: () => closed,
   denied: () => denied,
 };

@@ -113,7 +113,7 @@ def test_an_editor_of_another_document_is_sent_away(programs: Path, daemon: Daem
         assert ann.do("synced")
         state.delete("notes")
         wait_until(lambda: ann.do("closed") == 4409, what="it is told")
-        state.text("notes").set("another one")
+        daemon.client("other").text("notes").set("another one")  # who deleted it would edit the document that it knows
         ann.do("insert", 3, "!")
         ann.do("connect")
         wait_until(lambda: ann.do("closed") == 4409, what="it is told again")
