@@ -31,6 +31,7 @@ from crdtsync.causality import Dot
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.family import OLDER_MAX, families
 from crdtsync.core.text.judging import EDIT_DELETES_MAX, EDIT_STRUCTS_MAX
+from crdtsync.errors import TooLarge
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, EDIT_PARTS, WORK_PARTS_MAX
 from crdtsync.wire.tokens import encode_dot
 from crdtsync.wire.yjs.encoding import STRING, Id
@@ -238,7 +239,7 @@ class Pair:
     def play(self, step: Step) -> None:
         """Do one step; what is refused is left out."""
         name = "ab"[step.client % 2]
-        with suppress(Refusal):
+        with suppress(Refusal, TooLarge):
             if step.kind in OF_HOSTS:
                 OF_HOSTS[step.kind](self, name, step)
             elif step.is_forged:
@@ -406,6 +407,10 @@ BEGIN: Final[list[Plan]] = [
     [*LATE, Step("pieces", 1, 1290), Step("link", 0), Step("restart", 2), Step("read", 2)],
     [*LATE, Step("paste", 1, 1, edits=BATCH_EDITS_MAX), Step("link", 0)],
     [*LATE, Step("paste", 1, 900_000, edits=2), Step("paste", 1, 900_000), Step("paste", 1, 900_000), Step("link", 0)],
+    [*LATE, Step("paste", 1, 900_000, edits=2), Step("link", 0), Step("paste", 1, 900_000, 0.5),
+     Step("paste", 1, 900_000), Step("comb", 3, 1200, right=1.0), Step("link", 0)],
+    [Step("paste", 2, 100), Step("compact", 2, edits=OLDER_MAX), *[Step("paste", 1, 900_000)] * 4,
+     Step("paste", 1, 325_000), Step("ladder", 1, 1200)],
     [Step("paste", 2, 900_000), *[Step("spread", 4 + 2 * n, 2000, n / 10, is_forged=True) for n in range(4)],
      Step("restart", 2), Step("read", 2)],
     [Step("paste", 2, 500_000), *[Step("spread", 4 + 2 * n, 400, n / 10) for n in range(8)], Step("mark", 4),
