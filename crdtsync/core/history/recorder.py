@@ -113,6 +113,8 @@ class HistoryRecorder:
                 self.unsaved.setdefault(op.key, []).append(many)
                 self._unsaved_keys.append((position, op.key))
                 batch.removed_many.append(RemovedRows(rows_of(removed), position, now_ms, n, reasons[0]))
+            elif len(removed) == 1:
+                self._note_one(op.key, removed[0], position, now_ms, reasons[0], removal)
             else:
                 self._died(removed)
                 death = repeat(position)
@@ -122,6 +124,14 @@ class HistoryRecorder:
         removes, hlc = pack(flat_removes(op.removes)), change.hlc.to_bytes(8, "big")
         row = (self._space.id, op.key, *dot, removes, position, now_ms, hlc, change.agent, operation)
         batch.removals.append(new_row(RemovalRow, row))
+
+    def _note_one(
+        self, key: str, gone: Entry, position: int, now_ms: int, reason: RemovalReason, removal: Removal
+    ) -> None:
+        self._space.values.died(gone)
+        self._keep(key, position, [(gone, None, position, reason, removal)])
+        row = (gone.row, position, now_ms, removal.dot.n, reason)
+        self._ledger.batch.removed_rows.append(new_row(RemovedRow, row))
 
     def _died(self, removed: Sequence[Entry]) -> None:
         for entry in on_disk(removed):
@@ -163,12 +173,10 @@ class HistoryRecorder:
         that the key held. Returns what :func:`~crdtsync.core.kinds.seen.seen_by` says of it.
         """
         batch, op = self._ledger.batch, change.ops[dot.n]
-        self._space.values.died(gone)
         hlc, agent, removes = change.hlc, change.agent, pack(flat_removes(op.removes))
         reason = RemovalReason.LOST if op.blind and not self.is_same_author(gone, change) else RemovalReason.REPLACED
         removal = new_row(Removal, (dot, hlc, agent, _SET))
-        self._keep(op.key, position, [(gone, None, position, reason, removal)])
-        batch.removed_rows.append(new_row(RemovedRow, (gone.row, position, now_ms, dot.n, reason)))
+        self._note_one(op.key, gone, position, now_ms, reason, removal)
         row = (self._space.id, op.key, *dot, removes, position, now_ms, hlc.to_bytes(8, "big"), agent, _SET)
         batch.removals.append(new_row(RemovalRow, row))
         return BLINDLY + removes if op.blind else removes

@@ -69,7 +69,8 @@ def _reasons(
 ) -> list[RemovalReason]:
     """The same, where the operation does not say it: from what lives here."""
     op = change.ops[n]
-    if n == 0 and op.attrs is None and op.value_hash is not None and len(removed) == 1 and removed[0].attrs is None:
+    is_plain = len(removed) == 1 and removed[0].attrs is None and op.attrs is None and op.value_hash is not None
+    if is_plain and (n == 0 or not resolves or change.ops[n - 1].key != op.key):
         return [_LOST if op.blind and not is_own(removed[0]) else _REPLACED]  # as below, and nearly always
     is_resolution = resolves and _is_resolution(change, n)
     if op.value_hash is None and not is_resolution:

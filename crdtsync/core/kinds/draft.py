@@ -121,6 +121,8 @@ class Draft:
 
     def expired(self, key: str) -> tuple[Dot, ...]:
         """Those that are held and shown to nobody any more."""
+        if key not in self._expiring and not self.space.entries.is_expiring(key):
+            return ()  # as nearly always
         held, live = self.held(key), self.live(key)
         if len(held) == len(live):
             return ()

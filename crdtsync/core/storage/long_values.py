@@ -136,10 +136,9 @@ class LongValues:
 
     def let_go(self, entry: Entry) -> None:
         """An entry is on disk: drop its value from memory if it is long; for a while the cache has it."""
-        if entry.is_on_disk or entry.size_bytes <= self.memory_bytes_max or entry.kind == _TEXT:
+        value = entry.held
+        if type(value) is not bytes or len(value) <= self.memory_bytes_max or entry.kind == _TEXT:
             return
-        value = entry.value
-        assert value is not None
         if not entry.key.startswith(BLOB_PREFIX):  # parts are read once, in order: they would push out all else
             self._cache.put(entry.row, value)
         entry.leave_on_disk(self.stand_in(len(value)))

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from crdtsync.causality import Hlc, hlc_ms
 from crdtsync.core.background.retention_caps import Caps
+from crdtsync.core.history import removal_reason
 from crdtsync.core.interface import Tick
 from crdtsync.core.kinds.seen import describe_seen
 from crdtsync.core.reads import history_scan, key_history
@@ -499,6 +501,23 @@ def fates(agent: Any) -> dict[Any, Any]:
     """The end of each value, by whom."""
     removed_by = {unpack(item["value"]): item["removed_by"] for item in history(agent)}
     return {value: (fate, removed_by[value] and removed_by[value]["agent"]) for value, fate in told(agent)}
+
+
+def test_why_a_field_went_is_known_without_a_look_at_the_rest_of_the_change(node, monkeypatch):
+    """Of each field that a merge wrote over, all was asked that only a resolution or a time to live can change."""
+    asked: list[Hlc] = []
+
+    def asking(hlc: Hlc) -> int:
+        asked.append(hlc)
+        return hlc_ms(hlc)
+
+    monkeypatch.setattr(removal_reason, "hlc_ms", asking)
+    ann, ben = node.agent("ann"), node.agent("ben")
+    for agent in (ann, ben):
+        agent.do("merge", key="map", fields={f"f{n}": pack(agent.name) for n in range(50)})
+    assert asked == []
+    lost = [item for item in ann.ask("history", key="map", limit=100)["items"] if item["fate"] == "lost"]
+    assert len(lost) == 50
 
 
 def test_what_is_lost_is_decided_where_it_is_written(apart):
