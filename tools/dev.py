@@ -236,6 +236,9 @@ def load(arguments: list[str]) -> NoReturn:
     _replace(["python", "-m", "tests.load", *arguments], directory=ROOT)
 
 
+MENDED_BY = {"generated files": "./dev generate", "ruff format": "./dev fmt", "ruff check": "./dev fmt"}
+
+
 def lint(arguments: list[str]) -> int:
     """Check generated files, format, style, types and import rules; run them all, then say which failed."""
     _refuse(arguments)
@@ -252,7 +255,9 @@ def lint(arguments: list[str]) -> int:
         with _timed(title, ends=False):
             if subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode != 0:
                 failed.append(title)
-    _say(f"lint failed: {', '.join(failed)} (./dev fmt mends format and imports)" if failed else "lint passed")
+    mends = sorted({MENDED_BY[title] for title in failed if title in MENDED_BY})
+    hint = f" (first try {' and '.join(mends)})" if mends else ""
+    _say(f"lint failed: {', '.join(failed)}{hint}" if failed else "lint passed")
     return 1 if failed else 0
 
 

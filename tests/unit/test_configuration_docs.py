@@ -48,6 +48,12 @@ def test_a_bound_that_changed_makes_the_page_stale(monkeypatch: pytest.MonkeyPat
     assert bounds.bounds() != stale
 
 
+@pytest.mark.parametrize("name", ["crdtsync.wire.limits.GONE_MAX", "crdtsync.wire.gone.GONE_MAX"])
+def test_a_bound_that_the_code_does_not_have_is_named(name: str) -> None:
+    with pytest.raises(SystemExit, match=rf"bounds\.md names {name}, which the code does not have: move its row"):
+        bounds.value_of(name)
+
+
 def test_a_bound_is_told_in_the_words_of_its_constant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     told = "| `limits.KEY_BYTES_MAX` | 1,024 bytes | Bytes of a key, in UTF-8 |"
     text = bounds.PAGE.read_text(encoding="utf-8")

@@ -65,9 +65,18 @@ def figure(name: str, unit: str) -> str:
 
 
 def value_of(name: str) -> float:
-    """The value of a constant of a module, or of a class in one."""
-    module, holder, constant = _place(name)
-    value = getattr(getattr(module, holder) if holder else module, constant)
+    """The value of a constant of a module, or of a class in one.
+
+    :raises SystemExit: the code has none of that name: it has moved, or is gone.
+    """
+    try:
+        module, holder, constant = _place(name)
+        value = getattr(getattr(module, holder) if holder else module, constant)
+    except (ImportError, AttributeError):
+        raise SystemExit(
+            f"{PAGE.relative_to(ROOT)} names {name}, which the code does not have: move its row below the room where "
+            "it is now, name it as it is called now, or take the row out"
+        ) from None
     if type(value) not in (int, float):
         raise TypeError(f"{name} is {value!r}, and no number")
     return float(value)
