@@ -46,9 +46,9 @@ def main(steps: int, as_json: bool) -> None:
     """Checkpoints of a state of 50 kB, of which one in a hundred changes with each step, in 100 channels.
 
     All savers in one run, in turns; medians. Redis flushes every write. "bare" is the floor of a saver whose data lie
-    in another process: a server of a few lines, and one request for each call. What crdtsync alone has are its own
-    floors: a plain write of as many bytes as a put stores, and a plain get of them. It runs in the environment that
-    tests/integration/test_langgraph.py makes.
+    in another process: a server of a few lines, and one request for each call. A plain write of as many bytes as a put
+    of crdtsync stores, and a plain get of them, say what the second process takes alone. It runs in the environment
+    that tests/integration/test_langgraph.py makes.
     """
     if not PYTHON.exists():
         raise click.ClickException("LangGraph is not installed: ./dev test tests/integration/test_langgraph.py")

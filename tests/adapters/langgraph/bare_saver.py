@@ -41,7 +41,7 @@ class BareSaver(BaseCheckpointSaver[int]):  # type: ignore[misc]  # of a class t
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self._connections = _Connections(path)
+        self.ask = _Connections(path).ask
         self._values: dict[str, dict[str, Any]] = {}
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
@@ -51,7 +51,7 @@ class BareSaver(BaseCheckpointSaver[int]):  # type: ignore[misc]  # of a class t
         parent = config["configurable"].get("checkpoint_id")
         said = get_checkpoint_metadata(config, metadata)
         _, data = self.serde.dumps_typed([{**checkpoint, "channel_values": changed}, said, parent])
-        self._connections.ask("set", thread, data)
+        self.ask("set", thread, data)
         self._values[thread] = values
         return _config(thread, checkpoint["id"])
 
@@ -59,12 +59,12 @@ class BareSaver(BaseCheckpointSaver[int]):  # type: ignore[misc]  # of a class t
         """Store what a task has written."""
         place = config["configurable"]
         _, data = self.serde.dumps_typed([[*each] for each in writes])
-        self._connections.ask("set", f"{place['thread_id']}/{place['checkpoint_id']}/{task_id}", data)
+        self.ask("set", f"{place['thread_id']}/{place['checkpoint_id']}/{task_id}", data)
 
     def get_tuple(self, config: Any) -> CheckpointTuple | None:
         """The newest checkpoint of a thread; None: there is none."""
         thread = config["configurable"]["thread_id"]
-        data = self._connections.ask("get", thread)
+        data = self.ask("get", thread)
         if data is None:
             return None
         checkpoint, metadata, parent = self.serde.loads_typed(("msgpack", data))
