@@ -154,7 +154,7 @@ PIECE_CHARS: Final = 690
 EDITED_MAX: Final = 20_000
 """Of a step, in all edits; more takes long to make."""
 PASTED_MAX: Final = CHANGE_BYTES_MAX // 2
-"""The same of ``paste``. A change of a member may have twice as many, and late ones are known to take 85 to 92 ms."""
+"""The same of ``paste``. A request takes twice as many, and late ones are known to take 85 to 92 ms then."""
 SIZES_MAX: Final = {"paste": 900_000, "holes": EDIT_DELETES_MAX}
 """Of the others :data:`EDIT_STRUCTS_MAX`."""
 BATCH_EDITS_MAX: Final = (WORK_PARTS_MAX + EDIT_PARTS) // (EDIT_PARTS + 1)

@@ -29,8 +29,6 @@ WORK_PARTS_MAX = 1300
 """Parts that the edits of texts in one request may come to: these are one change, which is judged and applied in one
 turn.
 """
-WORK_BYTES_MAX = 2 * 1024 * 1024
-"""Bytes of them: another host stores a late one in each document that compactions have made since, in one turn."""
 EDIT_PARTS = 19
 """As so many parts counts each edit after the first, however small it is."""
 MOVED_BYTES_A_PART = 75_000

@@ -261,7 +261,7 @@ class Draft:
         before = self.edits_of(document)
         held = self.space.documents.get(document)
         summary = held.check(update, before, self._edit_work.parts_left(), AUTHOR_LOOKED_AT_MAX)
-        self._edit_work.add(update, summary, held.moved_bytes(summary))
+        self._edit_work.add(summary, held.moved_bytes(summary))
         before.note_judged(update, summary)
         return summary
 

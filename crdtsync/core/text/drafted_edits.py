@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.errors import InvalidValue, TooLarge
-from crdtsync.wire.limits import EDIT_PARTS, MOVED_BYTES_A_PART, WORK_BYTES_MAX, WORK_PARTS_MAX
+from crdtsync.wire.limits import EDIT_PARTS, MOVED_BYTES_A_PART, WORK_PARTS_MAX
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, read_sections
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
@@ -32,11 +32,10 @@ REPEATED_EDITS_MAX = 8
 class EditWork:
     """The work that the edits of one request take."""
 
-    __slots__ = ("_bytes", "_parts")
+    __slots__ = ("_parts",)
 
     def __init__(self) -> None:
         self._parts = -EDIT_PARTS
-        self._bytes = 0
 
     def parts_left(self) -> int:
         """So many parts the next edit may have: with more it is refused before it is judged, which may take as long.
@@ -47,17 +46,11 @@ class EditWork:
         self._check(parts + 1)
         return WORK_PARTS_MAX - parts
 
-    def add(self, update: bytes, summary: UpdateSummary, moved_bytes: int) -> None:
+    def add(self, summary: UpdateSummary, moved_bytes: int) -> None:
         """One more, for which the Yjs library goes through so much of the document.
 
         :raises TooLarge: that is more than is done in one turn.
         """
-        self._bytes += len(update)
-        if self._bytes > WORK_BYTES_MAX:
-            raise TooLarge(
-                f"the edits of texts in this request have {self._bytes:,} bytes; at most {WORK_BYTES_MAX:,} fit into "
-                "one: make them in several"
-            )
         ranges = sum(map(len, summary.deletes.values()))
         cuts = len(summary.competition.points)
         self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART + cuts // CUTS_A_PART

@@ -134,18 +134,6 @@ def test_the_longest_text_can_be_told_and_compacted(node: Host) -> None:
         editor.append("x")
 
 
-def test_a_request_with_more_bytes_of_edits_than_are_done_in_one_turn_is_refused(node: Host) -> None:
-    agent = node.agent()
-    updates = [fresh_updates("x" * PART_CHARS, bytes([number]), PART_CHARS)[0] for number in range(3)]
-    ops = [["text_apply", {"key": key, "update": update}] for key, update in zip("tut", updates, strict=True)]
-    with pytest.raises(Refusal, match=r"have 2,400,\d+ bytes; at most 2,097,152 fit into one: make them in several"):
-        agent.do("batch", ops=ops)
-    assert texts_of(node) == []
-    agent.do("batch", ops=ops[:2])
-    agent.do("batch", ops=ops[2:])
-    assert len(texts_of(node)[0]) == 2 * PART_CHARS
-
-
 # -- texts beyond it -------------------------------------------------------------------------------------------------
 
 
