@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from crdtsync.errors import InvalidRequest
+
 Rule = Callable[[str], str]
 
 
@@ -14,6 +16,8 @@ def redacted(rule: Rule | None, value: Any, name: object = "", within: Callable[
     Bytes are a text if they are UTF-8.
 
     ``within`` is asked first of each value: what it is with the rule applied, or None if nothing about it is special.
+
+    :raises InvalidRequest: the rule does not return a text.
     """
     if rule is None:
         return value
@@ -36,9 +40,16 @@ def redacted(rule: Rule | None, value: Any, name: object = "", within: Callable[
 
 def _text(rule: Rule, text: str, name: object) -> str:
     """A text after the rule, which sees what it lets pass again with its name: ``password: …`` says more than ``…``."""
-    found = rule(text)
+    found = _asked(rule, text)
     before = f"{name}: "
     if found != text or not isinstance(name, str) or not name:
         return found
-    told = rule(before + text)
+    told = _asked(rule, before + text)
     return told[len(before) :] if told.startswith(before) else text
+
+
+def _asked(rule: Rule, text: str) -> str:
+    found = rule(text)
+    if not isinstance(found, str):
+        raise InvalidRequest(f"the rule redact returned {found!r:.40} for a text: it must return a text")
+    return found

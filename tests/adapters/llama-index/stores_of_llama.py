@@ -25,7 +25,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 
 from crdtsync import Client
 from crdtsync.adapters.llama_index import CrdtChatStore, CrdtKVStore, CrdtMemoryStore
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -282,3 +282,14 @@ def test_a_rule_is_applied_to_all_texts_before_they_are_written(state: Client) -
     assert texts(asyncio.run(memory.get_messages("a", None))) == [f"one {MARK}", f"old {MARK}", "two"]
     assert texts(chat.get_messages("b")) == [f"three {MARK}"]
     assert values.get("k") == {"deep": [{"token": MARK}], "password": "[redacted:secret:1]"}
+
+
+def test_a_rule_that_forgets_to_return_a_text_writes_nothing(state: Client) -> None:
+    def forgets(_: str) -> Any:
+        return None
+
+    with pytest.raises(InvalidRequest, match="the rule redact returned None for a text"):
+        CrdtChatStore(state, redact=forgets).add_message("a", said("one")[0])
+    with pytest.raises(InvalidRequest, match="the rule redact returned None for a text"):
+        CrdtKVStore(state, redact=forgets).put("k", {"text": "one"})
+    assert state.keys("llama-index/") == []
