@@ -14,6 +14,7 @@ from llama_index.core.storage.kvstore.types import DEFAULT_BATCH_SIZE, DEFAULT_C
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.readable import newest_readable, readable
 from crdtsync.adapters.threads import in_thread
+from crdtsync.errors import InvalidValue
 
 
 class CrdtKVStore(Attached, BaseKVStore):
@@ -40,11 +41,13 @@ class CrdtKVStore(Attached, BaseKVStore):
         collection: str = DEFAULT_COLLECTION,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
-        """Put values, in as few changes as they fit into, whatever ``batch_size`` says."""
+        """Put values, in as few changes as they fit into, whatever ``batch_size`` says.
+
+        :raises InvalidValue: one is no dict, or holds what cannot be stored; nothing is put.
+        """
         pairs = [
-            (self._keys.key("data", collection, key), self._redacted(json.loads(json.dumps(value))))
-            for key, value in kv_pairs
-        ]  # of enums JSON makes texts
+            (self._keys.key("data", collection, key), self._redacted(_plain(key, value))) for key, value in kv_pairs
+        ]
         for (key, value), written in zip(pairs, self._write_all("set", pairs, seen=None), strict=True):
             if written.siblings and (held := self._client.entry(key)) is not None:  # several hosts had put it at once
                 self._client.set(key, value, seen=held.version, w=self._w)
@@ -74,6 +77,16 @@ class CrdtKVStore(Attached, BaseKVStore):
         return self._client.delete(self._keys.key("data", collection, key), seen=None, w=self._w)
 
     adelete = in_thread(delete)
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value as it is read back: of enums JSON makes texts."""
+    if not isinstance(value, dict):
+        raise InvalidValue(f"the value of {key!r} is no dict but {type(value).__qualname__}", path="$")
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(f"the value of {key!r} cannot be stored: {error}", path="$") from error
 
 
 def _value(stored: Any) -> dict[str, Any]:

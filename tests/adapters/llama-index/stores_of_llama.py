@@ -25,7 +25,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 
 from crdtsync import Client
 from crdtsync.adapters.llama_index import CrdtChatStore, CrdtKVStore, CrdtMemoryStore
-from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -80,6 +80,25 @@ def test_more_values_than_a_change_holds(state: Client) -> None:
     assert store.get_all() == dict(pairs)
     with pytest.raises(TooLarge):
         store.put("k", {"text": "x" * 2_000_000})
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        ([1, 2], "the value of 'k/é' is no dict but list"), (None, "'k/é' is no dict but NoneType"),
+        ({"s": {1}}, "the value of 'k/é' cannot be stored: Object of type set"),
+        ({"s": [object()]}, "'k/é' cannot be stored: Object of type object"),
+        ({"n": float("nan")}, "'k/é' cannot be stored: Out of range float"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_dict_of_json_is_refused_by_its_key(state: Client, value: Any, why: str) -> None:
+    store = CrdtKVStore(state)
+    store.put("k/é", {"n": 1})
+    for put in (store.put, lambda key, bad: store.put_all([("other", {}), (key, bad)])):
+        with pytest.raises(InvalidValue, match=why):
+            put("k/é", value)
+    assert store.get_all() == {"k/é": {"n": 1}}
 
 
 def test_documents_and_indexes_stand_on_it(state: Client) -> None:
