@@ -307,6 +307,9 @@ class Authorizer:
                     except CrdtSyncError as refusal:
                         refusal.details |= {"index": index, "op": name}
                         refusal.message = f"operation {index} of the batch ({name}): {refusal.message}"
+                        first, slash, _ = str(arguments.get("key", "")).partition("/")
+                        if slash and first[:1] not in ("", "_") and isinstance(refusal, NotAllowed):
+                            refusal.message += f" (or '{first}/**', for all keys that begin like this one)"
                         refusal.args = (refusal.message,)
                         raise
 

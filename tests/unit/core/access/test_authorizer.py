@@ -168,6 +168,15 @@ def test_a_refusal_names_the_narrowest_rule_that_would_help(root):
     assert "grant agent:critic write 'presence/**' --space default" in card
 
 
+def test_a_refusal_of_a_batch_names_the_rule_for_all_such_keys_too(root):
+    """A batch writes many keys, and what its author needs is seldom this one alone."""
+    agent = keyed(root)
+    told = refused(agent.do, "batch", ops=[["set", {"key": "graphs/a/1", "value": pack(1)}]])["message"]
+    assert "write 'graphs/a/1' --space default (or 'graphs/**', for all keys that begin like this one)" in told
+    for key in ("k", "_schema/x"):
+        assert "(or " not in refused(agent.do, "batch", ops=[["set", {"key": key, "value": pack(1)}]])["message"]
+
+
 @pytest.mark.parametrize("right, left", [("read", None), ("write", "read"), ("admin", "write")])
 def test_taking_away_a_right_takes_those_above_it(root, right, left):
     grant(root, "uid:5", "admin", "p/*")
