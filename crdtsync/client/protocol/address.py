@@ -23,10 +23,16 @@ def socket_paths(socket: str | os.PathLike[str] | None, environment: Mapping[str
     """The sockets to try, in order: the argument or CRDTSYNC_SOCKET alone, else the user's own and the system's.
 
     MCP clients start a server with HOME and PATH and little else, so the user's own is found without XDG_RUNTIME_DIR.
+
+    :raises ConfigError: it is a URL.
     """
     chosen = socket or environment.get("CRDTSYNC_SOCKET")
     if chosen:
-        return [os.fspath(chosen)]
+        path = os.fspath(chosen)
+        if "://" in path:
+            scheme = path.partition("://")[0]  # what follows may hold a password
+            raise ConfigError(f"{scheme}://… is a URL: give the path of the daemon's socket, such as {SYSTEM_SOCKET}")
+        return [path]
     runtime_directory = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"  # systemd sets it to that
     return [f"{runtime_directory}/crdtsync/agent.sock", SYSTEM_SOCKET]
 

@@ -6,12 +6,20 @@ import os
 import pytest
 
 from crdtsync.client.protocol.address import agent_name, default_agent_name, socket_paths, space_name, unavailable
+from crdtsync.errors import ConfigError
 
 
 def test_a_socket_that_was_named_is_the_only_one_tried():
     environment = {"CRDTSYNC_SOCKET": "/env.sock", "XDG_RUNTIME_DIR": "/run/user/1"}
     assert socket_paths("/given.sock", environment) == ["/given.sock"]
     assert socket_paths(None, environment) == ["/env.sock"]
+
+
+def test_a_url_is_no_path_of_a_socket():
+    for at, environment in (("redis://:secret@host:6379", {}), (None, {"CRDTSYNC_SOCKET": "http://host"})):
+        with pytest.raises(ConfigError, match="is a URL: give the path of the daemon's socket") as raised:
+            socket_paths(at, environment)
+        assert "secret" not in raised.value.message
 
 
 def test_otherwise_the_users_own_comes_before_the_systems():
