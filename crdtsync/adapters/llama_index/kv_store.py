@@ -20,8 +20,9 @@ from crdtsync.errors import InvalidValue
 class CrdtKVStore(Attached, BaseKVStore):
     """Keeps values on this host's disk and on every other host.
 
-    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A value is what JSON can say, and
-    has at most 1 MiB.
+    Arguments are those of :class:`~crdtsync.adapters.attached.Attached`. A value is a dict of
+    what JSON can say, but neither nan nor an integer over 64 bits, and has at most 1 MiB. Tuples come back as lists,
+    and keys of dicts as texts.
 
     Of values that two hosts put at once all hosts read the newer one, and the next ``put`` settles it. It may be used
     from any event loop and thread: every call of a coroutine waits in a thread of its own.
