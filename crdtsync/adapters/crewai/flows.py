@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewai.flow.persistence.base import FlowPersistence
 from pydantic import Field, PrivateAttr
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 FLOWS, PENDING = "flows", "pending"
+READ_MAX = 10_000  # as many as a client remembers what it read of
+T = TypeVar("T")
 LLM_SETTINGS = frozenset((
     "frequency_penalty", "max_completion_tokens", "max_output_tokens", "max_retries", "max_tokens", "model",
     "presence_penalty", "reasoning_effort", "seed", "stop", "stop_sequences", "temperature", "timeout", "top_k",
@@ -35,8 +39,9 @@ class CrdtFlowPersistence(FlowPersistence):
     ``PREFIX/flows/ID``, and its history has those before. A state is on this host's disk when its step has ended; with
     ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, and has at most 1 MiB.
 
-    Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded. Texts go through
-    the rule ``redact`` before they are written.
+    Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded. A step replaces
+    what this has loaded or stored of its flow; before the first step of a flow that was not loaded, this reads what is
+    there. Texts go through the rule ``redact`` before they are written.
 
     With the state of a flow that waits, CrewAI stores which model it asks then, and where that is. Any agent that may
     write the key could send your key of the model's provider elsewhere: so an address, and all that is more than a
@@ -52,6 +57,7 @@ class CrdtFlowPersistence(FlowPersistence):
     _redact: Rule | None = PrivateAttr(None)
     _client: Client | None = PrivateAttr(None)
     _owned: Client | None = PrivateAttr(None)
+    _read_once: OrderedDict[str, None] = PrivateAttr(default_factory=OrderedDict)
 
     def __init__(
         self, client: Client | str | os.PathLike[str] | None = None, /, *, redact: Rule | None = None, **fields: Any
@@ -70,17 +76,19 @@ class CrdtFlowPersistence(FlowPersistence):
         if self._owned is not None:
             self._owned.close()
             self._client = self._owned = None
+            self._read_once.clear()
 
     def save_state(self, flow_uuid: str, method_name: str, state_data: dict[str, Any] | BaseModel) -> None:
         """Store the state of a flow after a step, on disk on return."""
-        self._state.set(self._key(FLOWS, flow_uuid), self._stored(method_name, state_data), w=self.w)
+        stored = self._stored(method_name, state_data)
+        self._state.set(self._key_to_write(FLOWS, flow_uuid), stored, w=self.w)
 
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
         """The newest state of a flow that can be read; None if there is none.
 
         :raises ValueError: something is there, and nothing that can be read.
         """
-        entry = self._state.entry(self._key(FLOWS, flow_uuid))
+        entry = self._read(self._state.entry, FLOWS, flow_uuid)
         return None if entry is None else newest_readable(self._state, entry, _state_of)
 
     def save_pending_feedback(
@@ -89,9 +97,10 @@ class CrdtFlowPersistence(FlowPersistence):
         """Store the state of a flow that waits for a person, and what it needs to go on, as one change."""
         stored = self._stored(context.method_name, state_data)
         said = redacted(self._redact, json.loads(_text(context.to_dict())))
+        flow, pending = (self._key_to_write(kind, flow_uuid) for kind in (FLOWS, PENDING))
         with self._state.batch(w=self.w) as batch:
-            batch.set(self._key(FLOWS, flow_uuid), stored)
-            batch.set(self._key(PENDING, flow_uuid), {**stored, "context": _text(said)})
+            batch.set(flow, stored)
+            batch.set(pending, {**stored, "context": _text(said)})
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
         """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait.
@@ -99,8 +108,8 @@ class CrdtFlowPersistence(FlowPersistence):
         :raises ValueError: it would ask a model elsewhere than ``llm_settings`` says, or nothing there can be read.
         """
         # The next step replaces the state itself, so that is read too, and first: what comes after it stays unread.
-        self._state.get(self._key(FLOWS, flow_uuid))
-        entry = self._state.entry(self._key(PENDING, flow_uuid))
+        self._read(self._state.get, FLOWS, flow_uuid)
+        entry = self._read(self._state.entry, PENDING, flow_uuid)
         if entry is None:
             return None
         state, context, llm = newest_readable(self._state, entry, _pending)
@@ -120,7 +129,7 @@ class CrdtFlowPersistence(FlowPersistence):
 
     def clear_pending_feedback(self, flow_uuid: str) -> None:
         """A flow waits no longer."""
-        self._state.delete(self._key(PENDING, flow_uuid), w=self.w)
+        self._state.delete(self._key_to_write(PENDING, flow_uuid), w=self.w)
 
     def _stored(self, method: str, state: dict[str, Any] | BaseModel) -> dict[str, Any]:
         if self.is_redacting and self._redact is None:
@@ -130,6 +139,21 @@ class CrdtFlowPersistence(FlowPersistence):
 
     def _key(self, kind: str, flow_uuid: str) -> str:
         return Keys(self.prefix).key(kind, flow_uuid)
+
+    def _read(self, read: Callable[[str], T], kind: str, flow_uuid: str) -> T:
+        key = self._key(kind, flow_uuid)
+        found = read(key)
+        self._read_once[key] = None
+        if len(self._read_once) > READ_MAX:
+            self._read_once.popitem(last=False)
+        return found
+
+    def _key_to_write(self, kind: str, flow_uuid: str) -> str:
+        """A key that was read here: what is written to it replaces what was read or written here, and nothing else."""
+        key = self._key(kind, flow_uuid)
+        if key not in self._read_once:
+            self._read(self._state.get, kind, flow_uuid)
+        return key
 
     @property
     def _state(self) -> Client:
