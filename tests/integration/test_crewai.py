@@ -37,6 +37,10 @@ def test_of_what_cannot_be_read_the_value_before_counts(daemon: Daemon) -> None:
     passes(NAME, "unreadable.py", SOCKET=daemon.socket)
 
 
+def test_what_a_memory_is_asked_for(daemon: Daemon) -> None:
+    passes(NAME, "records.py", SOCKET=daemon.socket)
+
+
 def test_two_programs_that_go_on_with_one_flow_at_once(daemon: Daemon) -> None:
     passes(NAME, "at_once.py", SOCKET=daemon.socket)
 

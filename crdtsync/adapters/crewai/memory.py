@@ -83,7 +83,8 @@ class CrdtMemoryStorage(Attached):
         doomed = [
             (self._keys.key(RECORDS, record.id),)
             for record in chosen
-            if (not record_ids or record.id in record_ids) and (older_than is None or record.created_at < older_than)
+            if (record_ids is None or record.id in record_ids)
+            and (older_than is None or record.created_at < older_than)
         ]
         self._write_all("delete", doomed)
         return len(doomed)
@@ -130,14 +131,14 @@ class CrdtMemoryStorage(Attached):
     def list_records(self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
         """The records of a scope, newest first."""
         found = sorted(_chosen(self._records(), scope_prefix), key=lambda record: record.created_at, reverse=True)
-        return [_handed_over(record) for record in found[offset : offset + limit]]
+        return [_handed_over(record) for record in found[offset : offset + max(limit, 0)] if offset >= 0]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
         """The content of a scope and of those below it."""
         records = list(_chosen(self._records(), scope))
         created = [record.created_at for record in records]
         return ScopeInfo(
-            path=scope.rstrip("/") or "/",
+            path=_path(scope),
             record_count=len(records),
             categories=sorted({name for record in records for name in record.categories}),
             oldest_record=min(created, default=None),
@@ -221,7 +222,7 @@ def _chosen(
     categories: list[str] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Iterator[MemoryRecord]:
-    below = "/" + (scope or "").strip("/")
+    below = _path(scope)
     for record in records:
         is_there = below == "/" or f"{record.scope.rstrip('/')}/".startswith(f"{below}/")
         is_such = not categories or any(name in record.categories for name in categories)
@@ -230,7 +231,12 @@ def _chosen(
             yield record
 
 
+def _path(scope: str | None) -> str:
+    """A scope as it begins in records: with a slash, which people leave out."""
+    return "/" + (scope or "").strip("/")
+
+
 def _children(records: Iterable[MemoryRecord], scope: str) -> list[str]:
-    below = f"{scope.rstrip('/')}/"
+    below = f"{_path(scope).rstrip('/')}/"
     names = {record.scope[len(below) :].split("/")[0] for record in records if record.scope.startswith(below)}
     return sorted(below + name for name in names if name)
