@@ -58,16 +58,18 @@ class Importer:
 
     def foretell(self, records: Iterable[ExportRecord]) -> Iterator[ExportRecord]:
         """Count what would become of all records, and write nothing; yields each record of a key."""
-        for record in records:
-            if record.kind != BLOB_PART:
-                self.counts[outcome_of(record, whole_entry(self.client, record.key), self.policy)] += 1
+        for chunk in chunks(record for record in records if record.kind != BLOB_PART):
+            held = self._held(chunk)
+            for record in chunk:
+                self.counts[outcome_of(record, held.get(record.key), self.policy)] += 1
                 yield record
 
     def _write_chunk(self, records: list[ExportRecord]) -> None:
         """One batch; planned anew when a key that was absent has come into being meanwhile."""
         for attempt in range(ATTEMPTS_MAX):
             counts: Counter[str] = Counter()
-            writes = [write for record in records for write in self._plan(record, counts)]
+            held = self._held(records)
+            writes = [write for record in records for write in self._plan(record, held.get(record.key), counts)]
             try:
                 self._send(writes)
             except VersionMismatch:
@@ -84,9 +86,14 @@ class Importer:
                 for write in part:
                     getattr(batch, write.method)(**write.arguments)
 
-    def _plan(self, record: ExportRecord, counts: Counter[str]) -> list[KindWrite]:
+    def _held(self, records: list[ExportRecord]) -> dict[str, Entry | None]:
+        """What the keys of records hold, of those that one request has found to be there: often it is none."""
+        keys = [record.key for record in records]
+        there = keys if len(keys) == 1 else self.client.get_many(keys)
+        return {key: whole_entry(self.client, key) for key in there}
+
+    def _plan(self, record: ExportRecord, held: Entry | None, counts: Counter[str]) -> list[KindWrite]:
         """The writes that a record takes, given what the key holds now."""
-        held = whole_entry(self.client, record.key)
         rest = rest_of(record, held)
         if rest:
             counts["created"] += 1

@@ -124,12 +124,18 @@ class FakeClient(Client):
         self.done = []
         self.surprises = list(surprises)
         self.policy = "lww"
+        self.reads = []
 
     def schema(self, key, **_):
         return Schema(key, self.policy, False, {}, 0, None, None, None)
 
     def entry(self, key, **_):
+        self.reads.append(key)
         return self.held.get(key)
+
+    def get_many(self, keys, **_):
+        self.reads.append([*keys])
+        return {key: self.held[key].value for key in keys if key in self.held}
 
     def batch(self, **_):
         return FakeBatch(self)
@@ -148,6 +154,16 @@ def test_a_key_that_comes_into_being_meanwhile_is_looked_at_again():
     list(importer.write([record("register", 1, key="a"), record("register", 2, key="b")]))
     assert client.done == [[("set", {"key": "b", "value": 2, "if_absent": True})]]
     assert importer.counts == {"skipped": 1, "created": 1}
+
+
+@pytest.mark.parametrize("act", [Importer.write, Importer.foretell])
+def test_one_request_tells_which_keys_are_there(act):
+    client = FakeClient()
+    client.held["b"] = entry("register", 1, key="b")
+    importer = Importer(client, "skip")
+    list(act(importer, [record("register", 1, key=key) for key in "abc"]))
+    assert client.reads == [["a", "b", "c"], "b"]
+    assert importer.counts == {"created": 2, "unchanged": 1}
 
 
 def test_where_the_first_wins_the_winner_is_written_first():
