@@ -24,6 +24,7 @@ _PACK_ERRORS = (ValueError, TypeError, OverflowError)  # UnicodeEncodeError is a
 
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _PATH_KEY_CHARS_MAX = 40
+_PATH_CHARS_MAX = 120  # in what an error says
 
 
 def encode(value: object, root: str = "$") -> bytes:
@@ -138,7 +139,8 @@ def _check(value: object, root: str) -> None:
     for path, part, depth in _parts(value, root):
         fault = _fault(part, depth)
         if fault is not None:
-            raise InvalidValue(f"the value cannot be stored exactly: at {path} {fault}", path=path)
+            shown = path if len(path) <= _PATH_CHARS_MAX else f"{path[:_PATH_CHARS_MAX]}…"
+            raise InvalidValue(f"the value cannot be stored exactly: at {shown} {fault}", path=path)
 
 
 def _parts(value: object, root: str) -> Iterator[tuple[str, object, int]]:

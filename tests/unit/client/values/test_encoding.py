@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crdtsync.client.values.encoding import decode, encode
 from crdtsync.errors import InvalidEncoding, InvalidValue, TooLarge
+from crdtsync.wire.limits import VALUE_DEPTH_MAX
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = (
@@ -157,3 +158,14 @@ def test_size_is_bounded():
 def test_what_is_not_a_value_is_an_error(packed):
     with pytest.raises(InvalidEncoding):
         decode(packed)
+
+
+def test_a_long_path_is_cut_in_what_an_error_says_and_whole_beside_it():
+    value: object = None
+    for _ in range(VALUE_DEPTH_MAX + 1):
+        value = [value]
+    with pytest.raises(InvalidValue) as caught:
+        encode(value)
+    assert len(str(caught.value)) < 250
+    assert str(caught.value).endswith("… nesting is deeper than 64")
+    assert caught.value.path == "$" + "[0]" * VALUE_DEPTH_MAX
