@@ -37,7 +37,8 @@ class CrdtFlowPersistence(FlowPersistence):
 
     ``client`` is a client, or the path of a daemon's socket (None: the usual one). The state of a flow is the key
     ``PREFIX/flows/ID``, and its history has those before. A state is on this host's disk when its step has ended; with
-    ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, and has at most 1 MiB.
+    ``w`` (a number, ``"majority"``, ``"all"``) on so many hosts'. It is what JSON can hold, at most 1 MiB and 63 levels
+    of it, with integers of at most 64 bits; bytes have to be UTF-8, and a dict as the state may hold no NaN.
 
     Two hosts that run one flow at once both keep their states, as siblings; the newest one is loaded. A step replaces
     what this has loaded or stored of its flow; before the first step of a flow that was not loaded, this reads what is
