@@ -17,7 +17,7 @@ from crdtsync.adapters.langgraph.vectors import is_vectors, likeness, unpacked
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.context.compact.words import content_words
-from crdtsync.errors import InvalidRequest
+from crdtsync.errors import InvalidRequest, InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,12 @@ class Items:
         """The write for an operation.
 
         :raises InvalidRequest: its time to live is none.
+        :raises InvalidValue: its value is no dict.
         """
+        if op.value is not None and not hasattr(op.value, "keys"):
+            raise InvalidValue(
+                f"the value of {op.key!r} in {op.namespace!r} is no dict but {type(op.value).__qualname__}", path="$"
+            )
         if op.ttl is not None and not (isinstance(op.ttl, int | float) and 0 < op.ttl <= TTL_MINUTES_MAX):
             raise InvalidRequest(
                 f"ttl is {op.ttl!r}: give minutes, more than 0 and at most {TTL_MINUTES_MAX:,}, or None to keep it"

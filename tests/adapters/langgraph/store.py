@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtStore, CrdtStore
-from crdtsync.errors import InvalidRequest, TooLarge
+from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -242,6 +242,9 @@ def test_bad_requests_are_refused_as_there(store: CrdtStore) -> None:
     store.put(("a",), "k", {"n": 1})
     with pytest.raises(ValueError, match=r"operator '\$in'"):
         store.search(("a",), filter={"n": {"$in": [1]}})
+    bad: Any = [1]
+    with pytest.raises(InvalidValue, match=r"the value of 'k' in \('b',\) is no dict but list"):
+        store.put(("b",), "k", bad)
     with pytest.raises(TooLarge):
         store.batch([PutOp(("b",), "k", {"text": "x"}), PutOp(("b",), "l", {"text": "x" * 2_000_000})])
     assert store.get(("b",), "k") is None
