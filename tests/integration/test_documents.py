@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pycrdt import Doc, Map
 
 from crdtsync import AsyncClient
 from crdtsync.errors import InvalidRequest, InvalidValue, NotAllowed, TooLarge, VersionMismatch
@@ -60,7 +62,7 @@ def test_what_texts_have_documents_have(daemon: Daemon) -> None:
     for path, value, fault in (("title/x", 1, InvalidRequest), ("big", 2**60, InvalidValue), ("", {}, InvalidRequest)):
         with pytest.raises(fault):
             board.set(path, value)
-    with pytest.raises(TooLarge, match="at most 1300: split the edit"):
+    with pytest.raises(TooLarge, match="at most 1,300: split the edit"):
         board.set("long", [{"n": number} for number in range(2000)])
     assert board.get() == {"title": "three"}
     state.delete("board")
@@ -122,6 +124,12 @@ def test_by_commands(daemon: Daemon, tmp_path: Path) -> None:
     assert (wrong.status, "quote it; see crdtsync doc" in wrong.err) == (2, True)
     shell.ok("set", "register", "1")
     assert shell("doc", "register").status == 4
+    page: Doc[Any] = Doc()
+    page.get("doc", type=Map).update({"nothing": float("nan"), "bytes": b"\x01", "list": [1.5, float("inf")]})
+    state = daemon.client("page")
+    state.wait(state.text("page").apply(page.get_update()))
+    assert shell.ok("doc", "page") == '{"bytes": {"$bytes": "AQ=="}, "list": [1.5, null], "nothing": null}'
+    assert shell.ok("doc", "page", "--get", "nothing") == "null"
 
 
 def test_a_yjs_program_edits_the_same_map(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> None:

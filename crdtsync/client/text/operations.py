@@ -5,6 +5,7 @@ Positions mean the text as this session last read it, so edits are made in its r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.operations import writes
@@ -16,7 +17,7 @@ from crdtsync.client.values.write_result import Written
 from crdtsync.errors import InvalidRequest, Refused, StaleRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from crdtsync.client.protocol.steps import Exchange, Steps
     from crdtsync.client.session.request_context import Arguments, Context, WriteConcern
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from crdtsync.client.values.results import TextUpdate
 
 _PAGE_ITEMS_MAX = 1000
+_BYTES = bytes | bytearray | memoryview
 
 
 class TextOperations:
@@ -89,8 +91,9 @@ class TextOperations:
         condition: Condition = ALWAYS,
     ) -> Steps[Written]:
         """The same with one or several, as one change; the condition is that of the first."""
-        if isinstance(updates, bytes) or len(updates) == 1:
-            update = updates if isinstance(updates, bytes) else updates[0]
+        _check_updates(updates)
+        if isinstance(updates, _BYTES) or len(updates) == 1:
+            update = updates if isinstance(updates, _BYTES) else updates[0]
             return (yield from self.apply(key, document, update, w, timeout_s, condition))
         context = self._context
         conditions = [condition, *[ALWAYS] * (len(updates) - 1)]
@@ -288,6 +291,17 @@ def _page_of_updates(reply: Any) -> tuple[list[TextUpdate], bool]:
         for index, (update, token, agent, node) in enumerate(reply["items"])
     ]
     return found, bool(reply["more"])
+
+
+def _check_updates(updates: object) -> None:
+    several = [updates] if isinstance(updates, _BYTES) else updates
+    if (
+        isinstance(several, str)
+        or not isinstance(several, Sequence)
+        or not several
+        or not all(isinstance(update, _BYTES) for update in several)
+    ):
+        raise InvalidRequest(f"an update is bytes, and several are a list of at least one, not {updates!r:.40}")
 
 
 def _check_numbers(**numbers: object) -> None:

@@ -14,9 +14,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.text.yjs import Array, Doc, Map, TransactionEvent
+from crdtsync.client.text.yjs import Array, Doc, Map, TransactionEvent, merge_updates
 from crdtsync.client.values.encoding import encode
-from crdtsync.errors import InvalidRequest, InvalidValue
+from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
+from crdtsync.wire.limits import WORK_PARTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,11 @@ END = "-"
 
 WHOLE_MAX = 2**53
 """JavaScript counts no further."""
+
+RUN_ELEMENTS = 128
+"""Of a list that is set, so many elements are one part: the Yjs library looks through all that it has put there since
+its last transaction, for each one more.
+"""
 
 Path = str | Sequence[str | int]
 """Names and indexes, or as one str with ``/`` between them; ``""`` is the whole."""
@@ -61,10 +67,9 @@ class DocumentTree:
             updates.append(event.update)
 
         subscription = self._doc.observe(note)
-        with self._doc.transaction():
-            edit(self)
+        edit(self)
         self._doc.unobserve(subscription)
-        return b"".join(updates) or None  # one transaction makes at most one update
+        return merge_updates(*updates) if updates else None
 
     def set(self, path: Path, value: Any) -> None:
         """Put a value there, and maps where parts before it are missing."""
@@ -76,15 +81,17 @@ class DocumentTree:
                 node[str(part)] = Map({})
                 child = node[str(part)]
             node = child
-        if _plain_or_none(_child(node, last)) == (value,):
+        old = _child(node, last)
+        if old is not _ABSENT and _typed(_plain(old)) == _typed(_plain(value)):
             return
         if isinstance(node, Map):
-            node[str(last)] = _shared(value)
+            node[str(last)] = _beginning(value)
+            _complete(node[str(last)], value)
         elif isinstance(node, Array):
             at = _index(node, last)
             if at < len(node):
                 del node[at]
-            node.insert(at, _shared(value))
+            _insert(node, at, value)
         else:
             raise _closed(before)
 
@@ -94,7 +101,7 @@ class DocumentTree:
         node = self._node(before)
         if not isinstance(node, Array):
             raise InvalidRequest(f"{_shown(before)} is no list")
-        node.insert(_index(node, last), _shared(value))
+        _insert(node, _index(node, last), value)
 
     def delete(self, path: Path) -> None:
         """Take out what is there, if anything."""
@@ -119,7 +126,15 @@ class DocumentTree:
 def _parts(path: Path) -> list[str | int]:
     if isinstance(path, str):
         return [*path.split("/")] if path else []
+    if not _is_list_of_parts(path):
+        raise InvalidRequest(f"a path is names and indexes, as a list or as a str with / between, not {path!r:.80}")
     return [*path]
+
+
+def _is_list_of_parts(given: Any) -> bool:
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray | memoryview):
+        return False
+    return all(isinstance(part, str | int) and not isinstance(part, bool) for part in given)
 
 
 def _place(path: Path) -> tuple[list[str | int], str | int]:
@@ -152,35 +167,66 @@ def _is_number(part: str | int) -> bool:
 
 
 def _plain(node: Any) -> Any:
+    """Plain values, the names of each map in order: the Yjs library gives them in another order each time."""
     if isinstance(node, Map | dict):
-        return {str(name): _plain(node[name]) for name in node.keys()}  # noqa: SIM118  # pycrdt's Map
-    if isinstance(node, Array | list):
+        return {name: _plain(node[name]) for name in sorted(node.keys())}
+    if isinstance(node, Array | list | tuple):
         return [_plain(child) for child in node]
     if isinstance(node, float):
         return int(node) if node.is_integer() and abs(node) <= WHOLE_MAX else node
+    if isinstance(node, bytearray):  # which the Yjs library makes of bytes
+        return bytes(node)
     return node if node is None or isinstance(node, bool | int | str | bytes) else str(node)
 
 
-def _plain_or_none(node: Any) -> tuple[Any, ...]:
-    return () if node is _ABSENT else (_plain(node),)
+def _typed(plain: Any) -> Any:
+    """What is equal only to what has the same types: to Python, True is 1."""
+    if isinstance(plain, dict):
+        return {name: _typed(child) for name, child in plain.items()}
+    if isinstance(plain, list):
+        return [_typed(child) for child in plain]
+    return type(plain), plain
 
 
-def _shared(value: Any) -> Any:
-    """A value as the document holds it: maps and lists that can be edited in parts."""
+def _beginning(value: Any) -> Any:
+    """A value as the document holds it, maps and lists that can be edited in parts: of each list the first run."""
     if isinstance(value, dict):
-        return Map({name: _shared(child) for name, child in value.items()})
+        return Map({name: _beginning(child) for name, child in value.items()})
     if isinstance(value, list | tuple):
-        return Array([_shared(child) for child in value])
+        return Array([_beginning(child) for child in value[:RUN_ELEMENTS]])
     return value
+
+
+def _complete(node: Any, value: Any) -> None:
+    """The further runs of the lists of a value."""
+    if isinstance(value, list | tuple):
+        for first in range(RUN_ELEMENTS, len(value), RUN_ELEMENTS):
+            node.extend([_beginning(child) for child in value[first : first + RUN_ELEMENTS]])
+    if isinstance(value, dict | list | tuple):
+        for place, child in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(child, dict | list | tuple):
+                _complete(node[place], child)
+
+
+def _insert(array: Array[Any], at: int, value: Any) -> None:
+    array.insert(at, _beginning(value))
+    _complete(array[at], value)
 
 
 def check(value: Any) -> None:
     """Refuse what a document cannot hold.
 
     :raises InvalidValue: as every value, and whole numbers beyond 2**53.
+    :raises TooLarge: as every value, and more parts than one edit may have.
     """
     encode(value)
     _check_numbers(value)
+    parts = _parts_of(value)
+    if parts > WORK_PARTS_MAX:
+        raise TooLarge(
+            f"the value comes to {parts:,} parts: each map, each list, each field and {RUN_ELEMENTS} plain elements of "
+            f"a list are one; one edit may have at most {WORK_PARTS_MAX:,}: split the edit"
+        )
 
 
 def _check_numbers(value: Any) -> None:
@@ -189,6 +235,16 @@ def _check_numbers(value: Any) -> None:
             _check_numbers(child)
     elif isinstance(value, int) and abs(value) > WHOLE_MAX:
         raise InvalidValue(f"{value} is beyond 2**53, where numbers of a document are no longer exact", path="$")
+
+
+def _parts_of(value: Any) -> int:
+    """What a value comes to in an edit, as a field or an element."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_parts_of, value.values()))
+    if isinstance(value, list | tuple):
+        inner = [_parts_of(child) for child in value if isinstance(child, dict | list | tuple)]
+        return 1 + sum(inner) + -(-(len(value) - len(inner)) // RUN_ELEMENTS)
+    return 1
 
 
 def _shown(parts: Sequence[str | int]) -> str:

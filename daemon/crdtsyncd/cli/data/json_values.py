@@ -1,7 +1,8 @@
 """Values as JSON: strict on the way in, exact on the way out and back.
 
 JSON has no bytes, so they are written ``{"$bytes": base64}``. A map that really has the one key ``$bytes`` is written
-with ``$$bytes``, one with ``$$bytes`` with three, and so on: whatever was stored comes back as it was.
+with ``$$bytes``, one with ``$$bytes`` with three, and so on: whatever was stored comes back as it was. NaN and
+infinities, which only a page can put into a document, are written as null, as JavaScript does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
+from math import isfinite
 from typing import Any, TypeAlias
 
 from crdtsync.visible import is_seen
@@ -99,7 +101,7 @@ def _plain(value: Value) -> Value:
         return [_plain(part) for part in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return {"$bytes": binascii.b2a_base64(value, newline=False).decode("ascii")}
-    return value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _refuse_constant(name: str) -> Value:

@@ -250,6 +250,12 @@ def test_an_editor_learns_which_document_it_writes_to(texts, play):
     assert (sent.result, sent.result.document) == ("c1.t", "d1")
 
 
+@pytest.mark.parametrize("updates", [None, "abc", 1, [], [None], ["abc"], {b"u"}])
+def test_what_is_no_update_is_refused(texts, updates):
+    with pytest.raises(InvalidRequest, match="an update is bytes"):
+        next(texts.apply_all("t", "d1", updates, None, T))
+
+
 # -- the replica ------------------------------------------------------------------------------------------------
 
 plain = st.text(st.sampled_from("ab\né𝄞😀"), max_size=12)

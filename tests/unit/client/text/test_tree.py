@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from pycrdt import Array, Doc, Map, Text
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.client.text.tree import DocumentTree, check
+from crdtsync.client.text.tree import RUN_ELEMENTS, DocumentTree, check
 from crdtsync.core.text.document import Document
 from crdtsync.core.text.yjs_library import ROOTS
-from crdtsync.errors import InvalidRequest, InvalidValue
+from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
+from crdtsync.wire.limits import WORK_PARTS_MAX
+from crdtsync.wire.yjs.encoding import parts_at_most
 from crdtsync.wire.yjs.validator import Outline, advance, validate_update
 
 values = st.recursive(
@@ -21,7 +23,8 @@ values = st.recursive(
     | st.booleans()
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
+    | st.text()
+    | st.binary(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -94,6 +97,58 @@ def test_edits_of_two_places_are_merged(board: Board) -> None:
 def test_what_changes_nothing_is_no_edit(board: Board) -> None:
     assert board.tree.edited(lambda tree: tree.set("columns/0/title", "todo")) is None
     assert board.tree.edited(lambda tree: tree.delete("columns/5/x")) is None
+    board.do("set", "n", [1, {"a": None, "b": b"x"}])
+    assert board.tree.edited(lambda tree: tree.set("n", (1.0, {"b": b"x", "a": None}))) is None
+
+
+@pytest.mark.parametrize("old, new", [(True, 1), (0, False), ([1], [True]), ({"a": False}, {"a": 0}), (b"1", "1")])
+def test_a_value_of_another_type_is_an_edit(board: Board, old: Any, new: Any) -> None:
+    for value in (old, new):
+        board.do("set", "v", value)
+        assert repr(board.tree.get("v")) == repr(value)
+
+
+def test_names_are_in_order(board: Board) -> None:
+    names = [f"name {number}" for number in range(20)]
+    for name in reversed(names):
+        board.do("set", ["all", name], dict.fromkeys(reversed(names), 1))
+    assert [*board.tree.get("all")] == [*board.tree.get("all/name 7")] == sorted(names)
+
+
+def test_a_long_list_is_set_in_runs() -> None:
+    """As one edit of few parts: the Yjs library looks through all elements that it has put into its transaction."""
+    board = Board()
+    numbers = [*range(20_000)]
+    for place, value in (
+        ("plain", numbers), ("in/a/map", {"list": numbers}), ("in/a/list", [1, [numbers], numbers[: RUN_ELEMENTS + 1]]),
+        ("plain", [*numbers, "more"]),
+    ):  # fmt: skip
+        update = board.tree.edited(lambda tree, place=place, value=value: tree.set(place, value))  # type: ignore[misc]
+        assert update is not None
+        assert parts_at_most(update, WORK_PARTS_MAX) < len(numbers) // RUN_ELEMENTS + 40
+        board.document.apply(update)
+        assert board.tree.get(place) == value
+    board.do("insert", "plain/1", numbers)
+    assert board.tree.get("plain") == [0, numbers, *numbers[1:], "more"]
+
+
+def test_more_parts_than_an_edit_may_have_are_refused() -> None:
+    fields = {f"{number}": number for number in range(WORK_PARTS_MAX - 1)}
+    within: list[Any] = [fields, [[]] * (WORK_PARTS_MAX - 1), [*range(RUN_ELEMENTS * (WORK_PARTS_MAX - 1))]]
+    beyond: list[Any] = [{**fields, "more": 1}, [fields], [*within[1], []], [*within[2], 1]]
+    for value in within:
+        check(value)
+    for value in beyond:
+        with pytest.raises(TooLarge, match=r"parts: .* at most 1,300: split the edit"):
+            check(value)
+    Board().do("set", "fields", fields)
+
+
+@pytest.mark.parametrize("path", [None, 1, b"ab", ["x", 1.5], ["x", None], [True], {"x"}])
+def test_what_is_no_path_is_refused(board: Board, path: Any) -> None:
+    for edit in (board.tree.get, board.tree.delete, lambda path: board.tree.set(path, 1)):
+        with pytest.raises(InvalidRequest, match="a path is names and indexes"):
+            edit(path)
 
 
 @pytest.mark.parametrize(

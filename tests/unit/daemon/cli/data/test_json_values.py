@@ -87,3 +87,7 @@ def test_what_no_value_can_hold_is_refused_with_a_reason(text, reason):
 @pytest.mark.parametrize("number", ["9223372036854775807", "-9223372036854775808", "18446744073709551615"])
 def test_64_bits_are_enough(number):
     assert str(json_values.loads(number)) == number
+
+
+def test_numbers_that_only_a_page_has_are_null():
+    assert json_values.dumps({"a": [float("nan"), float("-inf"), 1.5]}) == '{"a": [null, null, 1.5]}'
