@@ -19,6 +19,7 @@ Modules:
 - ``async_saver``, ``saver``: the checkpointer
 - ``in_threads``: the coroutines of the blocking one
 - ``checkpoints``: which keys a checkpoint is made of
+- ``written``: what tasks have written lately, and which run or update did
 - ``branching``: which branches a thread has, and what one of them has added
 - ``redaction``: a rule for texts, such as one against secrets, in what LangGraph has encoded
 - ``records``: bytes of any length as keys, and whether they are whole

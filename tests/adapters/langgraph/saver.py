@@ -39,8 +39,8 @@ from langgraph.types import Command, interrupt
 
 from crdtsync import Client
 from crdtsync.adapters.langgraph import AsyncCrdtSaver, CrdtSaver, DamagedCheckpoint, bring_over
-from crdtsync.adapters.langgraph.checkpoints import run_of
 from crdtsync.adapters.langgraph.records import pack
+from crdtsync.adapters.langgraph.written import run_of
 from crdtsync.errors import InvalidRequest, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
