@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain, repeat
 from urllib.parse import quote, unquote
 
 from crdtsync.errors import InvalidRequest
@@ -11,14 +12,18 @@ NAME_BYTES_MAX = 1000  # a key has 1,024, with all of its names
 
 
 class Keys:
-    """Names of keys: ``PREFIX/KIND/NAME/…``, where each name may have any characters."""
+    """Names of keys: ``PREFIX/KIND/NAME/…``, where each name may have any characters.
 
-    def __init__(self, prefix: str) -> None:
+    ``first`` is the framework's word for the first of them, in what an error says.
+    """
+
+    def __init__(self, prefix: str, first: str = "name") -> None:
         self._prefix = prefix.rstrip("/")
+        self._first = first
 
     def key(self, kind: str, *names: str) -> str:
         """The key of these names."""
-        return "/".join([self._prefix, kind, *map(quoted, names)])
+        return "/".join([self._prefix, kind, *map(quoted, names, chain((self._first,), repeat("name")))])
 
     def below(self, kind: str, *names: str) -> str:
         """All keys below these names begin so."""
@@ -30,23 +35,22 @@ class Keys:
 
 
 @lru_cache(maxsize=10_000)  # listing 100 checkpoints with 100 channels each names 10,000 values
-def quoted(name: str) -> str:
-    """A name as a part of a key.
+def quoted(name: str, what: str = "name") -> str:
+    """A name as a part of a key; ``what`` it is, in what an error says.
 
     :raises InvalidRequest: it is no text, none that UTF-8 can hold, or too long.
     """
     if not isinstance(name, str):
-        raise InvalidRequest(f"{name!r} cannot be a name: give a text, such as {str(name)!r}")
+        raise InvalidRequest(f"{name!r} cannot be a {what}: give a text, such as {str(name)!r}")
     try:
         part = quote(name, safe=":|") or "@"
     except UnicodeEncodeError:
         raise InvalidRequest(
-            f"{name[:40]!r} has a lone surrogate, which UTF-8 cannot hold: give another name"
+            f"{name[:40]!r} has a lone surrogate, which UTF-8 cannot hold: give another {what}"
         ) from None
     if len(part) > NAME_BYTES_MAX:
-        raise InvalidRequest(
-            f"{name[:40]!r}… has {len(part):,} bytes in a key, where {NAME_BYTES_MAX} are the most: give a shorter name"
-        )
+        told = f"{name[:40]!r}… has {len(part):,} bytes in a key, where {NAME_BYTES_MAX} are the most"
+        raise InvalidRequest(f"{told}: give a shorter {what}")
     return part
 
 

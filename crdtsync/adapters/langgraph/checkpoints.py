@@ -121,7 +121,7 @@ class Layout:
     """From what LangGraph hands over to keys, and back; ``redact`` changes the texts in it before they are written."""
 
     def __init__(self, prefix: str, redact: Rule | None = None) -> None:
-        self._keys = Keys(prefix)
+        self._keys = Keys(prefix, "thread id")
         self._redact = redact
         self.kept = Kept()
         self.written = Written()

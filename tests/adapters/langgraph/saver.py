@@ -426,6 +426,12 @@ def test_a_name_that_is_no_text_is_refused(saver: CrdtSaver) -> None:
         put(saver, thread("half a \ud83d"), {"a": 1})
 
 
+def test_a_thread_id_that_is_too_long_is_called_so(saver: CrdtSaver) -> None:
+    for refused in (lambda config: put(saver, config, {"a": 1}), saver.get_tuple, lambda config: [*saver.list(config)]):
+        with pytest.raises(InvalidRequest, match=r"10,000 bytes .* give a shorter thread id"):
+            refused(thread("x" * 10_000))
+
+
 def test_a_value_that_is_too_long_is_refused(saver: CrdtSaver, state: Client) -> None:
     with pytest.raises(TooLarge, match="67,108,864"):
         put(saver, thread("t"), {"a": bytes(65 * MIB)})
