@@ -125,6 +125,8 @@ class Layout:
         self._redact = redact
         self.kept = Kept()
         self.written = Written()
+        self.told: set[str] = set()
+        """Damages of which the log has a warning."""
         self.keys_of_one = 2
         """As many keys as the checkpoint that was read last has: itself, and what tasks have written after it."""
         self._before: tuple[tuple[str, str], dict[str, str | float], dict[str, str]] = ("", ""), {}, {}

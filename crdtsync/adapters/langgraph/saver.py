@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TOLD_MAX = 1_000  # damages of which one saver remembers that the log has a warning
 PAGE = 256  # keys that are fetched at once
 
 
@@ -221,8 +222,12 @@ class CrdtSaver(CallsInThreads, Attached):
         return records
 
     def _skip(self, key: str, damage: DamagedCheckpoint) -> None:
-        if self._client.get(key) is not None:  # else somebody has removed it just now
-            log.warning("a checkpoint is not whole, the one before it is used: %s", damage)
+        told, why = self._layout.told, str(damage)
+        if why not in told and self._client.get(key) is not None:  # else somebody has removed it just now
+            if len(told) >= TOLD_MAX:
+                told.clear()
+            told.add(why)
+            log.warning("a checkpoint is not whole, the one before it is used: %s", why)
 
     def _fill(self, values: Values, records: Sequence[Record]) -> None:
         """Read what these checkpoints have of their channels, but what the page before has brought."""
