@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ from crdtsync.adapters.agent_framework.pickled import redacted_checkpoint
 from crdtsync.adapters.attached import Attached
 from crdtsync.adapters.redaction import Rule
 from crdtsync.adapters.threads import reading, writing
-from crdtsync.errors import CrdtSyncError
+from crdtsync.client.values.packer import succeeds
+from crdtsync.errors import CrdtSyncError, InvalidValue
 
 if TYPE_CHECKING:
     from crdtsync.client import Client
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
+TOLD_DEPTH_MAX = 20  # of the place of what cannot be stored
 
 
 class CrdtCheckpointStorage(Attached):
@@ -53,17 +55,30 @@ class CrdtCheckpointStorage(Attached):
     def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint; its id.
 
-        :raises WorkflowCheckpointException: it holds what could not be read back.
+        :raises WorkflowCheckpointException: it holds what cannot be stored, or could not be read back.
+        :raises InvalidValue: a text in it has a lone surrogate.
         """
+        said = checkpoint.to_dict()
         try:
-            encoded = redacted_checkpoint(self._redact, encode_checkpoint_value(checkpoint.to_dict()))
+            encoded = encode_checkpoint_value(said)
+        except Exception as error:
+            place, part = _part(said, encode_checkpoint_value)
+            why = f"{place} is a {type(part).__qualname__}: {error}"
+            raise WorkflowCheckpointException(f"{checkpoint.checkpoint_id} cannot be stored: {why}") from error
+        encoded = redacted_checkpoint(self._redact, encoded)
+        try:
             decoded(encoded, self._allowed)
         except WorkflowCheckpointException:
             raise
         except Exception as error:
             raise WorkflowCheckpointException(f"{checkpoint.checkpoint_id} could not be read back: {error}") from error
         meta = {"workflow": checkpoint.workflow_name, "timestamp": checkpoint.timestamp}
-        data = json.dumps(encoded, ensure_ascii=False).encode()
+        try:
+            data = _data(encoded)
+        except UnicodeEncodeError:
+            place, _ = _part(encoded, _data)
+            why = f"at {place} there is a lone surrogate, which UTF-8 cannot hold"
+            raise InvalidValue(f"{checkpoint.checkpoint_id} cannot be stored: {why}", path=place) from None
         self._client.put_blob(
             self._key(checkpoint.checkpoint_id), data, media_type="application/json", meta=meta, w=self._w
         )
@@ -123,6 +138,22 @@ class CrdtCheckpointStorage(Attached):
                 yield self._load(entry.key)
             except Exception as error:  # noqa: BLE001  # whatever decoding it meets
                 log.warning("a checkpoint cannot be read, the one before it counts: %s", error)
+
+
+def _data(encoded: Any) -> bytes:
+    return json.dumps(encoded, ensure_ascii=False).encode()
+
+
+def _part(value: Any, encode: Callable[[Any], object]) -> tuple[str, Any]:
+    """The innermost part that cannot be encoded, with its place before it."""
+    place = "$"
+    for _ in range(TOLD_DEPTH_MAX):
+        inside = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+        found = next(((name, part) for name, part in inside if not succeeds(encode, part)), None)
+        if found is None:
+            break
+        place, value = f"{place}.{str(found[0])[:40]}", found[1]
+    return place, value
 
 
 def _time(meta: Any) -> float:

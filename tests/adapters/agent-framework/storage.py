@@ -27,7 +27,7 @@ from agent_framework import (
 
 from crdtsync import Client
 from crdtsync.adapters.agent_framework import CrdtCheckpointStorage, CrdtHistoryProvider
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -79,6 +79,30 @@ def test_checkpoints_are_as_those_in_files(state: Client, tmp_path: Path) -> Non
         return found
 
     assert asyncio.run(calls(CrdtCheckpointStorage(state))) == asyncio.run(calls(FileCheckpointStorage(tmp_path)))
+
+
+def test_what_cannot_be_stored_is_named_with_its_place(state: Client) -> None:
+    storage = CrdtCheckpointStorage(state)
+    with pytest.raises(WorkflowCheckpointException, match=r"w/1 cannot be stored: \$\.state\.a\.1\.b is a function: "):
+        asyncio.run(storage.save(checkpoint("w", 1, good={1, 2}, a=[1, {None: 1, "b": lambda: 1}])))
+    for refused, place in (
+        (checkpoint("w", 1, good={1, 2}, a=[1, {"b": "half a \ud83d"}]), "$.state.a.1.b"),
+        (checkpoint("w", 1, **{"half a \ud83d": 1}), "$.state"),
+    ):
+        with pytest.raises(InvalidValue, match=r"w/1 cannot be stored: .* lone surrogate, which UTF-8 cannot") as told:
+            asyncio.run(storage.save(refused))
+        assert told.value.path == place
+    named = checkpoint("half a \ud83d", 1)
+    named.checkpoint_id = "w/1"
+    with pytest.raises(InvalidValue, match=r"at \$\.workflow_name there is a lone surrogate"):
+        asyncio.run(storage.save(named))
+    assert asyncio.run(storage.list_checkpoint_ids(workflow_name="w")) == []
+
+
+def test_a_rule_that_returns_no_text_is_refused_as_such(state: Client) -> None:
+    storage = CrdtCheckpointStorage(state, redact=lambda text: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(InvalidRequest, match=r"^the rule redact returned None for a text: it must return a text$"):
+        asyncio.run(storage.save(checkpoint("w", 1, a="b")))
 
 
 def test_a_checkpoint_of_many_mebibytes(state: Client) -> None:
