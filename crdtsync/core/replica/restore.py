@@ -12,7 +12,8 @@ The rules:
 - A log keeps its order: from the first element on that differs, what follows is written anew.
 - Counters count on under their names, with one reset that takes off what was counted beyond the value then. So two
   restores at once of 10 to 7 give 7, and not 4.
-- A text is edited to what it was, by an edit that two hosts make alike. One that is gone is made anew.
+- A text is edited to what it was, by an edit that two hosts make alike, and so is the map of a document. One that is
+  gone is made anew. A document that one edit cannot bring back is left alone and told.
 - Values whose time to live is over are not brought back; others live as long as they would have.
 - Of a blob that is gone the bytes have to be put anew. That is too much for one change, so the client does it, which
   is told which ones these are.
@@ -33,8 +34,8 @@ from crdtsync.core.kinds.operations import RESOLVED_ATTR
 from crdtsync.core.kinds.text_join import text_op
 from crdtsync.core.text.document_cache import NotReady
 from crdtsync.core.text.family import LINEAGE, families
-from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
-from crdtsync.differences import edits
+from crdtsync.core.text.like_then import fresh, made_like, map_bytes, says
+from crdtsync.core.text.yjs_library import NO_CHANGE
 from crdtsync.errors import CrdtSyncError, InvalidRequest, TooLarge
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.blobs import manifest_of
@@ -44,11 +45,12 @@ from crdtsync.wire.kinds import Kind
 from crdtsync.wire.limits import CHANGE_BYTES_MAX, CHANGE_OPS_MAX, NAMED_DOTS_MAX
 from crdtsync.wire.requests import Right
 from crdtsync.wire.tokens import encode_token
-from crdtsync.wire.yjs.encoding import Steps
+from crdtsync.wire.yjs.encoding import Steps, at_once
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
     from crdtsync.core.replica.space_draft import SpaceDraft
+    from crdtsync.core.text.document import Document
 
 KEYS_MAX = 1000
 """Keys that one request looks at."""
@@ -61,7 +63,9 @@ counts as :data:`ROW_ENTRIES` of them, and a look for such values as :data:`LOOK
 ROW_ENTRIES = 40
 LOOK_ROWS = 3
 TEXTS_MAX = 16
-"""Texts that it compares: each may have to be read from disk."""
+"""Texts that it compares: each may have to be read from disk. Each so many bytes of a document with a map count as
+one more, for to look through it takes 2 ms:"""
+MAP_BYTES = 1024
 ROWS_MAX = 500
 """Values of a key that were written since, where only one agent's are to be taken back."""
 BYTES_MAX = CHANGE_BYTES_MAX // 8
@@ -113,8 +117,8 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
         if found is None:
             last = key
             continue
-        texts += Kind.TEXT in found.kinds
         try:
+            texts += _texts(past, found)
             ops = _ops(draft, past, key, found)
         except CrdtSyncError as error:
             left.append([key, error.message])
@@ -141,6 +145,14 @@ def restore(draft: SpaceDraft, args: Arguments) -> Result:
         draft.ops.clear()
     seen = encode_token([(draft.replica.name, draft.replica.epoch, past.seen)])
     return {"items": items, "left": left, "blobs": blobs, "next": last if is_cut else None, "seen": seen}
+
+
+def _texts(past: Past, found: _Compared) -> int:
+    """To how many texts comes what is to be compared."""
+    if Kind.TEXT not in found.kinds:
+        return 0
+    then = [past.replica.documents.get(family.current) for family in families(found.was)]
+    return 1 + sum(map_bytes(each) // MAP_BYTES for each in then)
 
 
 def _too_many(ops: int) -> TooLarge:
@@ -329,27 +341,27 @@ def _of_text(draft: SpaceDraft, past: Past, was: Sequence[Entry], held: Sequence
     """
     ops: list[Op] = []
     here = families(held)
-    lost: list[tuple[Dot, str]] = []
+    lost: list[Document] = []
     for family in families(was):
         same = next((other for other in here if family.current in other.members), None)
         if same is not None and not draft.replica.documents.is_ready(same.current):
             raise NotReady(same.current)
-        content = past.replica.documents.get(family.current).read()
+        then = past.replica.documents.get(family.current)
         if same is None:
-            lost.append((family.current, content))
+            lost.append(then)
             continue
         here.remove(same)
         document = draft.replica.documents.get(same.current)
         state, update = past.text_edits.get((document.dot, family.current), (b"", b""))
         if state != document.state():
-            update = document.edited(edits(document.read(), content))
+            update = at_once(made_like(document, then))
         if update != NO_CHANGE:
             markers = [entry.dot for entry in same.entries if entry.sub != LINEAGE]
             ops.append(text_op(was[0].key, None, document.dot, update, markers))
-    for document_lost, content in lost:
-        same = next((other for other in here if draft.replica.documents.get(other.current).read() == content), None)
+    for then in lost:
+        same = next((other for other in here if says(draft.replica.documents.get(other.current), then)), None)
         if same is None:
-            ops.append(_fresh_text(was[0].key, content, document_lost))
+            ops.append(text_op(was[0].key, None, None, fresh(was[0].key, then), ()))
         else:
             here.remove(same)
     return _KeyRestore(ops, [entry for family in here for entry in family.entries])
@@ -368,20 +380,10 @@ def note_text_edits(found: TextEdits, here: Replica, past: Replica, key: str) ->
         yield from document.load()
         if not here.documents.is_ready(same.current):
             continue
-        state, changes = document.state(), edits(document.read(), then.read())
-        yield
-        update = yield from document.edited_slowly(changes)
+        state = document.state()
+        update = yield from made_like(document, then)
         if document.state() == state:
             found[same.current, family.current] = state, update
-
-
-def _fresh_text(key: str, content: str, document: Dot) -> Op:
-    """A new document.
-
-    :raises TooLarge: it does not fit into one edit.
-    """
-    (update,) = fresh_updates(content, pack([key, *document]), len(content) + 1)
-    return text_op(key, None, None, update, ())
 
 
 def _written(draft: SpaceDraft, entries: Sequence[Entry]) -> list[Op]:

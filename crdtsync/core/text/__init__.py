@@ -5,8 +5,8 @@ itself is Yjs'. Every edit is an operation that carries a Yjs update and rewrite
 and causal order work as for every other key.
 
 The danger: the Yjs library can panic or kill the process on hostile bytes. So every update first passes a validator
-of our own (``crdtsync.wire.yjs.validator``), and only ``yjs_library`` may call the library. After any exception of
-it the document in memory is never used again; it is read anew from disk.
+of our own (``crdtsync.wire.yjs.validator``), and only ``yjs_library`` and ``map_making`` may call it. After any
+exception of it the document in memory is never used again; it is read anew from disk.
 
 A document grows with every edit, so now and then a *compaction* makes a fresh one of it. That has the same characters
 under the same ids, and has forgotten the deleted ones. An edit of the older document is made in the newer one too, on
@@ -18,7 +18,8 @@ edits through :class:`crdtsync.core.replica.text_edits.TextEdits`.
 
 Modules:
 
-- ``yjs_library``: the only door to pycrdt in the core
+- ``yjs_library``: the door to pycrdt in the core
+- ``map_making``: how the map of a document is made to say what another says
 - ``judging``: whether an edit, or another replica's whole document, may be taken in
 - ``document``: one Yjs document in memory: check, apply, undo, read
 - ``document_cache``: the documents of a space, loaded at their first use, unloaded when idle
@@ -31,9 +32,11 @@ Modules:
 - ``family``: which documents are one text, by compaction
 - ``places``: where the characters of a document stand, deleted ones too
 - ``passing``: how an edit of a document is made in a newer one
+- ``like_then``: the edit by which a restore brings back a text, and the map of a document
 - ``word_merge``: the union of plain texts, by words
 
 May import: the rooms of the core below it: ``storage`` and ``crdt``; beside these ``crdtsync.wire``,
-``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``; and pycrdt in ``yjs_library`` alone. The
+``crdtsync.causality``, ``crdtsync.differences``, ``crdtsync.errors``; and pycrdt in ``yjs_library`` and
+``map_making``. The
 operations of the kind *text* are in ``crdtsync.core.kinds.text``.
 """

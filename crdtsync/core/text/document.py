@@ -527,13 +527,17 @@ class Document:
         """
         return at_once(self.edited_slowly(changes))
 
-    def edited_slowly(self, changes: Sequence[Edit]) -> Steps[bytes]:
+    def edited_slowly(self, changes: Sequence[Edit], like: bytes | None = None) -> Steps[bytes]:
         """The same in steps: the library loads the whole document twice for it."""
         state = self.state()
         past = pack([list(self.dot), [part for pair in sorted(self.clocks().items()) for part in pair]])
-        draft = edited_by(state, changes, client_of(past))
+        draft = edited_by(state, changes, client_of(past), like)
         yield
-        return draft if draft == NO_CHANGE else edited_by(state, changes, client_of(past, draft))
+        return draft if draft == NO_CHANGE else edited_by(state, changes, client_of(past, draft), like)
+
+    def roots(self) -> list[str]:
+        """The names of what it holds: the text, a map, and what only editors know."""
+        return self._read(lambda doc: [*doc.keys()])
 
     def check_plain(self) -> None:
         """Refuse a document that holds more than the characters of its text: formats, embedded objects, other roots.

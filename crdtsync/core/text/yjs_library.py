@@ -1,4 +1,4 @@
-"""The Yjs library, pycrdt: the only door to it in the core.
+"""The Yjs library, pycrdt: the door to it in the core.
 
 pycrdt can panic (a ``BaseException``) or kill the process on hostile bytes: only updates that have passed the
 structural validation of :mod:`crdtsync.wire.yjs.validator` may come here.
@@ -28,7 +28,8 @@ PIECES_MAX = 2000
 """An edit has at most so many."""
 
 ROOT = "text"
-ROOTS: Mapping[str, RootKind] = {ROOT: "text", "doc": "map"}
+MAP = "doc"
+ROOTS: Mapping[str, RootKind] = {ROOT: "text", MAP: "map"}
 """The roots of a document that agents read: the text here; the map in the agent's process alone."""
 
 NO_CHANGE = b"\0\0"
@@ -64,8 +65,12 @@ def fresh_updates(text: str, seed: bytes, chunk_chars_max: int) -> list[bytes]:
     return updates or [NO_CHANGE]
 
 
-def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
-    """The Yjs update by which this client makes ``changes`` (of code points, ascending) to the text of a document."""
+def edited_by(state: bytes, changes: Sequence[Edit], client: int, like: bytes | None = None) -> bytes:
+    """The Yjs update by which this client makes ``changes`` (of code points, ascending) to the text of a document, and
+    its map say what that of the whole document ``like`` says.
+
+    :raises InvalidRequest: the map cannot be made.
+    """
     doc = new_doc(client)
     doc.apply_update(state)
     root = text_of(doc)
@@ -80,8 +85,18 @@ def edited_by(state: bytes, changes: Sequence[Edit], client: int) -> bytes:
                 del root[first:last]
             if replacement:
                 root.insert(first, replacement)
+        if like is not None:
+            _make_map_like(doc, like)
     doc.unobserve(subscription)
     return b"".join(updates) or NO_CHANGE  # one transaction makes at most one update
+
+
+def _make_map_like(doc: Doc[Text], like: bytes) -> None:
+    from crdtsync.core.text.map_making import make_like  # noqa: PLC0415  # as above
+
+    then = new_doc()
+    then.apply_update(like)
+    make_like(doc, then, MAP)
 
 
 def loaded_in_steps(state: bytes, structs_max: int) -> Steps[Doc[Text]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
+from pycrdt import Doc, Map, Text, XmlElement, XmlFragment, XmlText
 
+from crdtsync.client.text.tree import DocumentTree
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.reads import as_of
 from crdtsync.core.replica import restore as restoring
+from crdtsync.core.text import like_then
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor
@@ -479,3 +483,95 @@ def test_many_keys_that_may_not_be_read_are_passed_over_at_once(name, monkeypatc
             answer = patiently(critic, "scan", at="checkpoint:before", limit=3)
             assert [item[0] for item in answer["items"]] == ["zz/1"]
         assert 1 <= len(looks) <= 4
+
+
+class Maps:
+    """The map of a document, edited on one host."""
+
+    def __init__(self, host, key="board"):
+        self.agent, self.key = host.agent("ann"), key
+
+    def tree(self, at=None):
+        reply = patiently(self.agent, "text_read", key=self.key, **({"at": at} if at else {}))
+        return (reply["document"], DocumentTree(reply["update"])) if reply else (None, DocumentTree(None))
+
+    def edit(self, name, *args):
+        document, tree = self.tree()
+        update = tree.edited(lambda tree: getattr(tree, name)(*args))
+        self.agent.do("text_apply", key=self.key, document=document, update=update)
+
+    def get(self):
+        return self.tree()[1].get("")
+
+
+def test_a_document_is_edited_to_what_it_was_on_two_hosts_alike_and_comes_back_when_it_is_gone(pair):
+    one, other = Maps(pair["a"]), Maps(pair["b"])
+    cards = [{"title": f"card {n}", "tags": ["x", None, 1.5]} for n in range(20)]
+    one.edit("set", "columns", [{"title": "todo", "cards": cards}])
+    one.edit("set", "owner", {"name": "ann"})
+    before = one.get()
+    one.agent.do("checkpoint_set", name="before")
+    one.edit("set", "columns/0/cards/3/title", "ruined")
+    one.edit("delete", "columns/0/cards/7")
+    one.edit("insert", "columns/0/cards/0", 7)
+    one.edit("delete", "owner")
+    one.edit("set", "new", True)
+    pair.sync()
+    pair.wires[0].close("cut")
+    for maps in (one, other):
+        (done,) = restore(maps.agent)
+        assert (done["items"], done["left"]) == ([["board", "restored"]], [])
+        assert maps.get() == before
+    other.edit("set", "columns/0/cards/5/title", "meanwhile")
+    pair.link("a", "b")
+    pair.sync()
+    before["columns"][0]["cards"][5]["title"] = "meanwhile"
+    assert one.get() == other.get() == before
+    one.agent.delete("board")
+    before["columns"][0]["cards"][5]["title"] = "card 5"
+    for items in ([["board", "restored"]], []):
+        (done,) = restore(one.agent)
+        pair.sync()
+        assert one.get() == other.get() == before
+        assert done["items"] == items
+
+
+def test_a_document_that_no_edit_brings_back_is_left_alone_and_told(node, monkeypatch):
+    maps = Maps(node)
+    maps.edit("set", "columns", [1, 2, 3])
+    maps.agent.do("checkpoint_set", name="before")
+    maps.edit("set", "columns/0", 4)
+    monkeypatch.setattr(like_then, "MAP_BYTES_MAX", 10)
+    (done,) = restore(maps.agent)
+    assert (done["items"], [key for key, _ in done["left"]]) == ([], ["board"])
+    assert "of over 10 bytes" in done["left"][0][1]
+    monkeypatch.undo()
+    page: Doc[Any] = Doc()
+    page.get("prosemirror", type=XmlFragment).children.append(XmlElement("p"))
+    maps.agent.do("text_apply", key="board", document=maps.tree()[0], update=page.get_update())
+    (done,) = restore(maps.agent)
+    assert (done["items"], "only its editor can bring back: 'prosemirror'" in done["left"][0][1]) == ([], True)
+    assert maps.get() == {"columns": [4, 2, 3]}
+
+
+def test_shared_texts_and_xml_within_a_document_come_back_and_formats_are_no_part_of_that(node):
+    maps = Maps(node)
+    page: Doc[Any] = Doc()
+    root = page.get("doc", type=Map)
+    root["note"] = Text("as it was")
+    root["page"] = XmlFragment([XmlElement("p", {"class": "a"}, [XmlText("hello")])])
+    maps.agent.do("text_apply", key="board", update=page.get_update())
+    before = maps.get()
+    assert before == {"note": "as it was", "page": '<p class="a">hello</p>'}
+    maps.agent.do("checkpoint_set", name="before")
+    for name in ("note", "page"):
+        maps.edit("delete", name)
+    restore(maps.agent)
+    assert maps.get() == before
+    root["note"].format(0, 2, {"bold": True})
+    maps.agent.delete("board")
+    maps.agent.do("text_apply", key="board", update=page.get_update())
+    maps.agent.do("checkpoint_set", name="formats")
+    maps.agent.delete("board")
+    (done,) = restore(maps.agent, at="checkpoint:formats")
+    assert (done["items"], "a text with formats" in done["left"][0][1]) == ([], True)
