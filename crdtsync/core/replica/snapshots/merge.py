@@ -16,7 +16,6 @@ from crdtsync.errors import CrdtSyncError
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.change import SHORT_HASH_BYTES, Change
 from crdtsync.wire.limits import CHANGE_OPS_MAX
-from crdtsync.wire.peer.snapshot import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,9 +73,6 @@ def merge_snapshot(replica: Replica, taken: Taking, now_ms: int) -> MergedSnapsh
             for dot, _ in states
         )
     replica.staging.adopt(taken, found.come)
-    for entry in found.come:
-        if entry.held == LOST:
-            replica.values.lacks(entry)
     replica.past.record_removed_elsewhere(found.gone, position, now_ms)
     replica.caps.forget()
     replica.entries.exchange(found.gone, found.incoming, found.digest, found.whole)

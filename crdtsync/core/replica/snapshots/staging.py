@@ -13,6 +13,7 @@ from crdtsync.core.replica.snapshots.snapshot import Taking
 from crdtsync.core.storage.rows import Adoption, EntryRow, SnapshotPartRow
 from crdtsync.core.storage.write_batch import Ledger
 from crdtsync.wire.codec import new_row, pack
+from crdtsync.wire.peer.snapshot import LOST
 
 if TYPE_CHECKING:
     from crdtsync.core.replica.replica import Replica
@@ -92,9 +93,10 @@ class Staging:
     def adopt(self, taken: Taking, come: list[Entry]) -> None:
         """Make these entries of the snapshot live, and no others: those that are not on disk yet are written now."""
         self._forget_held()
-        if self._is_stored:
-            come = self._adopt_stored(taken, come)
-        self._write(come, is_live=True)
+        self._write(self._adopt_stored(taken, come) if self._is_stored else come, is_live=True)
+        for entry in come:
+            if entry.held == LOST:
+                self._replica.values.lacks(entry)
 
     def _adopt_stored(self, taken: Taking, come: list[Entry]) -> list[Entry]:
         """The same of what is on disk, or in the batch; the entries that are not."""

@@ -15,6 +15,7 @@ from crdtsync.core.sync.divergence_check import QUIET_S, REPAIR_WAIT_S
 from crdtsync.core.sync.text_repair import held_elsewhere, united
 from crdtsync.core.text.marker import named_document
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, new_doc, text_in, whole_state
+from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind
 from crdtsync.wire.peer.changes import Want
 from crdtsync.wire.peer.comparing import Digests
@@ -96,6 +97,29 @@ def test_what_one_node_has_lost_comes_back(pair: Fleet) -> None:
     assert "k" in [event["key"] for event in watcher.told()]
     b.restart()
     assert b.agent().values("k") == [1]
+
+
+def test_what_comes_back_from_a_node_whose_disk_has_spoilt_it_is_damaged(pair: Fleet) -> None:
+    """Else its readers get what stands for it, which no MessagePack is."""
+    a, b = pair["a"], pair["b"]
+    a.agent("ann").set("k", "x" * 100)
+    a.agent("ann").set("other", 2)
+    pair.run(1)
+    for machine in (a, b):
+        trim(machine)
+    a.store.settle()
+    a.store._db.execute("UPDATE entries SET value = ? WHERE key = 'k'", (pack("y" * 100),))
+    a.store._db.commit()
+    a.restart()
+    lose(b, "k")
+    reconnect(pair)
+    assert [event["came"] for event in events(b, "repaired")] == [1]
+    with pytest.raises(Refusal, match="damaged"):
+        b.agent().ask("get", key="k")
+    assert b.alarms == {"value_damaged"}
+    b.agent().set("k", "anew")
+    settle(pair)
+    assert values(pair, "k") == [["anew"], ["anew"]]
 
 
 def test_what_one_node_failed_to_remove_goes(pair: Fleet) -> None:
