@@ -95,6 +95,11 @@ class Work:
         self._place = DeadPlace(prefix, b"", 0)
         self._position = self._reply = 0
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all is done but for unfinished uploads of hosts that are away."""
+        return self._has_left and self.step == self._remove_uploads
+
     def _is_meant(self, key: str) -> bool:
         return self.purge.pattern.matches(subject_of(key))
 
@@ -290,8 +295,9 @@ class Purger:
         self._works = {place: work for place, work in self._works.items() if place[0] != name}
 
     def is_busy(self, replica: Replica) -> bool:
-        """Whether a space holds what is to be purged."""
-        return replica.purges.is_noted or any(name == replica.name for name, _ in self._works)
+        """Whether a space holds what is to be purged and somebody may be given."""
+        under_way = (name == replica.name and not work.is_at_rest for (name, _), (_, work) in self._works.items())
+        return replica.purges.is_noted or any(under_way)
 
     def run(self) -> None:
         """Begin what is new, and do a slice of what is due."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crdtsync.causality import Dot, Writer
-from crdtsync.core.background import checkpoint_recall
+from crdtsync.core.background import checkpoint_recall, purging
 from crdtsync.core.background.checkpoint_recall import _entry as entry_of
 from crdtsync.core.background.retention_caps import Caps
 from crdtsync.core.peers import connections
@@ -281,6 +281,18 @@ def test_a_purge_reaches_what_was_recalled():
         with pytest.raises(Refusal, match="too_old"):
             patiently(cid, "get", key="k/01", at=AT)
         assert patiently(cid, "get", key="long", at=AT)
+
+
+def test_a_purge_that_waits_for_a_host_that_is_away_keeps_nobody_from_recalling():
+    with fleet_of("a", "b", linked=True, caps=TINY_LOG) as fleet:
+        fleet["b"].agent("bob").do("blob_write", key="note/blob", upload="b" * 24, part=0, value=b"unfinished")
+        fleet.sync()
+        late_fleet(fleet, is_told=False)
+        fleet.wires[0].close("away")
+        fleet["a"].agent("ann").do("purge", pattern="note/**")
+        fleet.run(purging.TAKEOVER_S + 30, step_s=0.5)
+        assert not fleet["a"].agent("ann").ask("purges")["items"][0]["done"]
+        assert is_whole(settled(fleet))
 
 
 def test_keys_of_which_the_giver_keeps_less_are_told_nowhere_and_the_others_are():
