@@ -120,7 +120,7 @@ class Sync:
         self.feeder = Feeder(node, self.snapshot_server, self.outbox, self.mesh.relaying)
         self._acks = Acknowledger(node, self.outbox)
         self.comparer = Comparer(node, self.links, self.outbox, self.snapshot_client)
-        self.value_repair = ValueRepair(node, self.links, self.outbox)
+        self.value_repair = ValueRepair(node, self.links, self.outbox, self.snapshot_client)
         self.forks = ForkSearch(node, self.links, self.peers, self.outbox)
         self.resolver_news = ResolverNews(identity.node, self.links, self.outbox, self.mesh.routes)
         self.health = HealthNews(identity.node, self.links, self.outbox, audience.is_member)

@@ -20,6 +20,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from crdtsync.core.alarm_catalogue import CHANGE_DAMAGED, VALUE_DAMAGED
+from crdtsync.core.replica.snapshots.merge import MergedSnapshot
 from crdtsync.wire.peer.values import ANY_KEY, INTACT_BYTES_MAX, SPOILT_ENTRIES_MAX, WHOLE_CHANGE, Intact, Spoilt
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from crdtsync.core.peers.outbox import Outbox
     from crdtsync.core.peers.peer_state import Link
     from crdtsync.core.replica.replica import Replica
+    from crdtsync.core.sync.snapshot_client import SnapshotClient
 
 ASK_INTERVAL_S = 2.0
 ASK_INTERVAL_S_MAX = 600.0
@@ -78,10 +80,11 @@ class _Answering:
 class ValueRepair:
     """The repair of one node's values."""
 
-    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox) -> None:
+    def __init__(self, node: NodeContext, links: Mapping[int, Link], outbox: Outbox, client: SnapshotClient) -> None:
         self._node = node
         self._links = links
         self._outbox = outbox
+        self._client = client
         self._asking: dict[str, _Asking] = {}
         self._answering: dict[tuple[int, str], _Answering] = {}
         self._answer_due_s = 0.0
@@ -172,11 +175,15 @@ class ValueRepair:
         """A peer has answered."""
         if self._node.read_only:
             return
+        keys: list[str] = []
         for key, dot, value in message.found():
             if dot.n == WHOLE_CHANGE:
                 has_come = replica.spoilt.came(dot, value, replica.purges.are_gone)
             elif has_come := replica.values.came(dot, value):
                 replica.caps.forget()  # it may be longer than what stood for it
                 self._node.alarms.journal("value_mended", space=replica.name, key=key)
+                keys += [key] if replica.entries.holds_dot(key, dot) else []
             if has_come and (asking := self._asking.get(replica.name)):
                 asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0
+        if keys:  # who watches them knows them without the value, if they came by a snapshot
+            self._client.merges.append((replica.name, MergedSnapshot(set(), [], [], [], kept=True, texts=keys)))

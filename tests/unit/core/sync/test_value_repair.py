@@ -83,6 +83,24 @@ def test_what_a_peer_has_is_mended_and_the_alarm_ends(fleet: Fleet) -> None:
     assert host.alarms == set()
 
 
+def test_who_watched_a_key_without_its_value_is_told_when_that_has_come(fleet: Fleet) -> None:
+    """The value was lost where it came from: nobody here has seen it before."""
+    fill(fleet)
+    host = fleet["a"]
+    watcher = host.agent("watcher")
+    watcher.ask("watch", prefix="k")
+    spoil(host, "k")
+    spoil(host, "dead")
+    with pytest.raises(Refusal, match="damaged"):
+        host.agent().ask("get", key="k")
+    with pytest.raises(Refusal, match="damaged"):
+        patiently(host.agent(), "get", key="dead", at="checkpoint:before")
+    watcher.told()
+    fleet.run(5)
+    told = [(event["key"], event["value"]) for event in watcher.told() if event["key"] is not None]
+    assert told == [("k", pack(LONG + "k"))]
+
+
 def test_history_does_not_show_what_the_disk_has_spoilt(fleet: Fleet) -> None:
     fill(fleet)
     host = fleet["a"]
