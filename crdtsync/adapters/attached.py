@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -13,6 +13,7 @@ from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.client import Client, Session
 from crdtsync.client.values.encoding import encode
+from crdtsync.client.values.packer import packb
 from crdtsync.errors import TooLarge
 
 CHANGE_OPERATIONS = 500
@@ -62,7 +63,7 @@ class Attached:
                     getattr(batch, operation)(*arguments, **options)
             results.extend(batch.results)
 
-        check_each([arguments[-1] for arguments in each])
+        check_each((arguments[0], arguments[-1]) for arguments in each)
         in_changes(write, each)
         return results
 
@@ -80,13 +81,21 @@ class Attached:
         self.close()
 
 
-def check_each(elements: Sequence[Any]) -> None:
-    """Before any of them is written, that none is too large: of what is added in parts some would be there already.
+def check_each(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Before any is written, that no value is too large: of what is added in parts some would be there already.
+
+    Each comes after the key, or whatever its user knows it by.
 
     :raises TooLarge: one alone does not fit.
     """
-    for element in elements if len(elements) > 1 else ():
-        encode(element)
+    for place, value in pairs:
+        try:
+            encode(value)
+        except TooLarge:
+            raise TooLarge(
+                f"a value for {place} takes {len(packb(value)):,} bytes; one holds at most 1,048,576: "
+                "keep what is large, such as a file, elsewhere and pass its URL"
+            ) from None
 
 
 def in_changes(write: Callable[[Sequence[T]], object], items: Sequence[T], *, at_most: int = CHANGE_OPERATIONS) -> None:

@@ -12,6 +12,7 @@ from crewai.flow.persistence.base import FlowPersistence
 from pydantic import Field, PrivateAttr
 from pydantic_core import to_jsonable_python
 
+from crdtsync.adapters.attached import check_each
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.readable import newest_readable
 from crdtsync.adapters.redaction import Rule, redacted
@@ -82,6 +83,7 @@ class CrdtFlowPersistence(FlowPersistence):
     def save_state(self, flow_uuid: str, method_name: str, state_data: dict[str, Any] | BaseModel) -> None:
         """Store the state of a flow after a step, on disk on return."""
         stored = self._stored(method_name, state_data)
+        check_each([(f"the flow {flow_uuid!r}", stored)])
         self._state.set(self._key_to_write(FLOWS, flow_uuid), stored, w=self.w)
 
     def load_state(self, flow_uuid: str) -> dict[str, Any] | None:
@@ -98,10 +100,12 @@ class CrdtFlowPersistence(FlowPersistence):
         """Store the state of a flow that waits for a person, and what it needs to go on, as one change."""
         stored = self._stored(context.method_name, state_data)
         said = redacted(self._redact, json.loads(_text(context.to_dict())))
+        waiting = {**stored, "context": _text(said)}
+        check_each([(f"the flow {flow_uuid!r}", waiting)])
         flow, pending = (self._key_to_write(kind, flow_uuid) for kind in (FLOWS, PENDING))
         with self._state.batch(w=self.w) as batch:
             batch.set(flow, stored)
-            batch.set(pending, {**stored, "context": _text(said)})
+            batch.set(pending, waiting)
 
     def load_pending_feedback(self, flow_uuid: str) -> tuple[dict[str, Any], PendingFeedbackContext] | None:
         """The state of a flow that waits for a person, and what it needs to go on; None if it does not wait.

@@ -95,7 +95,7 @@ class CrdtMemoryService(Attached, BaseMemoryService):
         named = [(memory.id or str(uuid4()), memory) for memory in memories]
         keys = [(self._keys.key("memory", *place, name), memory) for name, memory in named if name not in forgotten]
         new = [(key, memory) for key, memory in keys if key not in held]
-        check_each([memory.model_dump(mode="json") for _, memory in new])
+        check_each((key, memory.model_dump(mode="json")) for key, memory in new)
         in_changes(write, new)
 
     @reading

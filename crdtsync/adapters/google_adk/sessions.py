@@ -24,7 +24,7 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
-from crdtsync.adapters.attached import Attached
+from crdtsync.adapters.attached import Attached, check_each
 from crdtsync.adapters.keys import quoted, unquoted
 from crdtsync.adapters.readable import readable
 from crdtsync.adapters.threads import reading, settled, writing
@@ -159,10 +159,11 @@ class CrdtSessionService(Attached, BaseSessionService):
         with LOCKS[hash(key) % len(LOCKS)]:  # two agents that share a session object come one after the other
             if session._storage_update_marker is None:  # noqa: SLF001  # ADK's own services keep theirs there, too
                 session._storage_update_marker = self._marker(session)  # noqa: SLF001
+            said = self._redacted(json.loads(event.model_dump_json(exclude_none=True)))
+            check_each([(self._keys.key("events", *names), said)])
             try:
                 with self._client.batch(w=self._w) as batch:
                     fields = self._record(batch, session.app_name, session.user_id, event.actions.state_delta)
-                    said = self._redacted(json.loads(event.model_dump_json(exclude_none=True)))
                     batch.append(self._keys.key("events", *names), said)
                     fields["updated"] = event.timestamp
                     batch.merge(key, fields, if_version=session._storage_update_marker)  # noqa: SLF001

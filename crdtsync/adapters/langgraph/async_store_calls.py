@@ -63,7 +63,11 @@ class AsyncStoreCalls(AsyncAttached):
                 message = f"a store cannot do {type(op).__name__}"
                 raise ValueError(message)  # noqa: TRY004  # as LangGraph's own stores
         vectors = await self._embedded(puts.values())
-        check_each([stored_item(op, None, self._made(op, vectors)) for op in puts.values() if op.value is not None])
+        check_each(
+            (self._items.key(*name), stored_item(op, None, self._made(op, vectors)))
+            for name, op in puts.items()
+            if op.value is not None
+        )
         await in_changes(partial(self._put, vectors), [*puts.values()])
         return results
 

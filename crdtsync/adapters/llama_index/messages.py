@@ -57,7 +57,7 @@ class Messages(Attached):
                 for message in part:
                     batch.append(self._keys.key(kind, key), message)
 
-        check_each(plain)
+        check_each((self._keys.key(kind, key), message) for message in plain)
         if instead and not plain:
             self.delete(key)
         in_changes(append, plain)

@@ -22,7 +22,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, in_changes
+from crdtsync.adapters.attached import CHANGE_OPERATIONS, Attached, check_each, in_changes
 from crdtsync.adapters.readable import newest_readable, readable
 from crdtsync.adapters.threads import reading, writing
 from crdtsync.errors import TooLarge, VersionMismatch
@@ -95,11 +95,13 @@ class CrdtConversationStore(Attached, ConversationStore):
             lost = [each for each in _tips(held) if each not in (record.head_id, *record.branches)]
             record = replace(record, branches=[*lost, *record.branches])
         condition: dict[str, Any] = {"if_absent": True} if held is None else {"if_version": held.version}
+        new = [(self._keys.key("entry", each.id), self._stored(each, record)) for each in new_entries]
+        check_each((f"the conversation {record.conversation_id!r}", stored) for _, stored in new)
         try:
             try:
-                self._put(new_entries, record, condition)
+                self._put(new, record, condition)
             except TooLarge:  # the entries first: nobody sees them before the record names them
-                in_changes(lambda part: self._put(part, record, None), new_entries)
+                in_changes(lambda part: self._put(part, record, None), new)
                 self._put([], record, condition)
         except VersionMismatch as error:
             raise ConversationConflict(record.conversation_id) from error
@@ -108,16 +110,17 @@ class CrdtConversationStore(Attached, ConversationStore):
         is_new = head is None or any(entry.id == head for entry in new)
         return is_new or self._client.get(self._keys.key("entry", str(head))) is not None
 
+    def _stored(self, entry: ConversationEntry, record: ConversationRecord) -> dict[str, Any]:
+        (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
+        return {"parent": entry.parent_id, "message": self._redacted(message), "of": record.conversation_id}
+
     def _put(
-        self, new: Sequence[ConversationEntry], record: ConversationRecord, condition: dict[str, Any] | None
+        self, new: Sequence[tuple[str, Any]], record: ConversationRecord, condition: dict[str, Any] | None
     ) -> None:
         """Write entries as one change, with their record if there is a condition for it."""
         with self._client.batch(w=self._w) as batch:
-            for entry in new:
-                (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
-                said = self._redacted(message)
-                stored = {"parent": entry.parent_id, "message": said, "of": record.conversation_id}
-                batch.set(self._keys.key("entry", entry.id), stored)
+            for key, stored in new:
+                batch.set(key, stored)
             if condition is not None:
                 key = self._keys.key("record", record.conversation_id)
                 batch.set(key, self._redacted(_RECORD.dump_python(record, mode="json")), **condition)

@@ -221,7 +221,7 @@ def test_messages_that_many_add_at_once_are_all_kept(state: Client) -> None:
 
 def test_of_messages_of_which_one_is_too_large_none_is_saved(state: Client) -> None:
     history = CrdtHistoryProvider(state)
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match=r"for agent-framework/messages/s takes 2,000,\d\d\d bytes; .* pass its URL$"):
         asyncio.run(history.save_messages("s", [Message("user", [text]) for text in ("small", "x" * 2_000_000)]))
     assert state.log("agent-framework/messages/s") == []
 

@@ -66,9 +66,16 @@ def test_the_record_before_it_counts(state: Client) -> None:
 
 def test_of_records_of_which_one_is_too_large_none_is_saved(state: Client) -> None:
     with CrdtMemoryStorage(SOCKET) as storage:
-        with pytest.raises(TooLarge):
+        with pytest.raises(TooLarge, match=r"for crewai/memory/x takes 2,000,\d\d\d bytes; .* pass its URL$"):
             storage.save([MemoryRecord(id=text[:1], content=text) for text in ("small", "x" * 2_000_000)])
         assert storage.count() == 0
+
+
+def test_a_state_that_is_too_large_is_told_by_its_flow(state: Client) -> None:
+    flows = CrdtFlowPersistence(state)
+    with pytest.raises(TooLarge, match=r"for the flow '17' takes 2,000,\d\d\d bytes; .* pass its URL$"):
+        flows.save_state("17", "step", {"scan": "x" * 2_000_000})
+    assert flows.load_state("17") is None
 
 
 def test_what_was_deleted_does_not_come_back(state: Client) -> None:

@@ -97,7 +97,7 @@ async def test_what_is_said_directly_is_remembered(state: Client) -> None:
     assert [each.content for each in entries] == [content, content]
     assert sorted(len(each.custom_metadata) for each in entries) == [0, 1]
     large = types.Content(parts=[types.Part(text="x " * 1_000_000)])
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match=r"for google-adk/memory/.* takes 2,000,\d\d\d bytes; .* pass its URL$"):
         await memory.add_memory(**ADA, memories=[MemoryEntry(id="small", content=content), MemoryEntry(content=large)])
     assert len((await memory.search_memory(**ADA, query="x")).memories) == 2
 

@@ -206,7 +206,7 @@ async def test_any_names_and_values(ours: CrdtSessionService) -> None:
     await ours.append_event(session, event("x", call=len))
     (listed,) = (await ours.list_sessions(app_name="a/b %2F")).sessions
     assert (listed.user_id, listed.id, listed.state["call"]) == ("é?*\n", "//", str(len))
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match=r"for google-adk/events/.* takes 4,000,\d\d\d bytes; .* pass its URL$"):
         await ours.append_event(session, event("x" * 2_000_000))
     await ours.append_event(session, event("y"))
     assert texts(await ours.get_session(**names, session_id="//")) == ["x", "y"]

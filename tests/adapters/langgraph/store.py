@@ -245,7 +245,7 @@ def test_bad_requests_are_refused_as_there(store: CrdtStore) -> None:
     bad: Any = [1]
     with pytest.raises(InvalidValue, match=r"the value of 'k' in \('b',\) is no dict but list"):
         store.put(("b",), "k", bad)
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match=r"for langgraph/.*/l takes 2,000,\d\d\d bytes; .* pass its URL$"):
         store.batch([PutOp(("b",), "k", {"text": "x"}), PutOp(("b",), "l", {"text": "x" * 2_000_000})])
     assert store.get(("b",), "k") is None
 

@@ -198,7 +198,7 @@ def test_more_messages_than_a_change_holds(state: Client) -> None:
     store.set_messages("a", said("before"))
     store.set_messages("a", said(*many))
     assert texts(store.get_messages("a")) == many
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match=r"for llama-index/chat/a takes 2,000,\d\d\d bytes; .* pass its URL$"):
         store.add_message("a", said("x" * 2_000_000)[0])
     store.set_messages("a", [])
     assert store.get_messages("a") == []

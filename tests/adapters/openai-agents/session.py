@@ -47,7 +47,8 @@ def test_more_than_a_change_holds(session: CrdtSession) -> None:
     assert contents(session) == texts
     assert contents(session, 2) == texts[-2:]
     assert contents(session, 0) == []
-    with pytest.raises(TooLarge):
+    told = rf"a value for {session._key} takes 2,000,\d{{3}} bytes; one holds at most 1,048,576: keep .* pass its URL$"
+    with pytest.raises(TooLarge, match=told):
         asyncio.run(session.add_items([message("x" * 2_000_000)]))
     assert len(contents(session)) == len(texts)
 

@@ -193,14 +193,16 @@ async def test_deleting_leaves_nothing_but_what_forks_share(ours: CrdtConversati
     assert len(state.keys("pydantic-ai/entry/")) == 1
 
 
-async def test_more_than_a_change_holds(ours: CrdtConversationStore) -> None:
+async def test_more_than_a_change_holds(ours: CrdtConversationStore, state: Client) -> None:
     large = [str(number) * 900_000 for number in range(6)]
     many = [*large, *map(str, range(1200))]
     await ours.save(conversation("17", *many))
     assert texts((await loaded(ours, "17")).messages) == many
-    with pytest.raises(TooLarge):
-        await ours.save(conversation("18", "x" * 2_000_000))
+    keys = len(state.keys("pydantic-ai/entry/"))
+    with pytest.raises(TooLarge, match=r"for the conversation '18' takes 2,000,\d\d\d bytes; .* pass its URL$"):
+        await ours.save(conversation("18", "small", "x" * 2_000_000))
     assert await ours.load("18") is None
+    assert len(state.keys("pydantic-ai/entry/")) == keys
 
 
 async def test_a_history_goes_on_where_its_beginning_was_deleted(ours: CrdtConversationStore, state: Client) -> None:
