@@ -24,6 +24,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
     "schema_caps": {"schema_set": frozenset({"max_bytes", "max_entries", "older"})},
     "schema_rules": {"schema_set": frozenset({"kind", "json", "ttl", "version", "writers"})},
     "schema_sliding": {"schema_set": frozenset({"sliding"})},
+    "text_siblings": {"text_read": frozenset({"sibling"})},
 }
 """By feature, arguments that came with it to requests that were known before it. An argument that an older daemon may
 leave out of account is not here: ``attributes`` of ``log``.

@@ -168,9 +168,10 @@ REQUESTS: Mapping[str, Request] = {
         "length", "more", "version", "token"}`""",
     ),
     "text_read": _read(
-        "key document state at",
+        "key document state sibling at",
         """`{"document", "update", "version", "token"}`, or null. With `document` and `state` (a Yjs state vector)
-        `update` is what is missing; if the document is another one by now, the whole""",
+        `update` is what is missing; if the document is another one by now, the whole. With `sibling`, a dot, it is of
+        that value of the key""",
     ),
     "text_updates": _read(
         "key limit",

@@ -132,6 +132,54 @@ def test_by_commands(daemon: Daemon, tmp_path: Path) -> None:
     assert shell.ok("doc", "page", "--get", "nothing") == "null"
 
 
+def test_the_past_of_a_document_is_read_compared_and_restored_and_an_export_says_that_it_leaves_it_out(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    shell.ok("doc", "board", "--set", "columns", "[1, 2]")
+    shell.ok("checkpoint", "create", "before")
+    shell.ok("doc", "board", "--set", "columns/0", "7")
+    board = daemon.client("ann").doc("board")
+    assert board.get("columns", at="checkpoint:before") == [1, 2]
+    assert board.get() == {"columns": [7, 2]}
+    assert shell.ok("doc", "board", "--at", "checkpoint:before") == '{"columns": [1, 2]}'
+    assert shell.ok("doc", "board", "--get", "columns/0", "--at", "checkpoint:before") == "1"
+    assert shell("doc", "board", "--set", "x", "1", "--at", "checkpoint:before").status == 2
+    assert shell.ok("checkpoint", "diff", "before").split("\n") == ["~ board", "    .columns[0] 1 -> 7"]
+    shell.ok("del", "board")
+    assert shell.ok("checkpoint", "restore", "before") == "+ board"
+    assert shell.ok("doc", "board") == '{"columns": [1, 2]}'
+    exported = shell("export")
+    assert (exported.status, exported.out.strip()) == (0, "")
+    assert "board was left out: it is a document" in exported.err
+    assert "is a document, and its text is empty: see it with crdtsync doc" in shell("get", "board").err
+
+
+def test_of_two_documents_made_at_once_each_is_read_before_one_is_taken(pair: Cluster, tmp_path: Path) -> None:
+    pair.cut(0, 1)
+    for daemon, name in zip(pair, ("ann", "bob"), strict=True):
+        daemon.client(name).doc("board").set("by", name)
+    pair.heal()
+    wait_until_equal(pair)
+    state = pair[0].client("ann")
+    entry = state.entry("board")
+    assert entry is not None
+    (other,) = entry.siblings
+    board = state.doc("board")
+    found = {board.get("by", sibling=one.dot): str(one.dot) for one in (entry, other)}
+    assert found.keys() == {"ann", "bob"}
+    with pytest.raises(InvalidRequest, match="conflicts shows the dots of all"):
+        board.get(sibling="1.1.1")
+    shell = Shell(pair[0].socket, tmp_path)
+    shown = shell.ok("conflicts")
+    assert '{"by": "ann"}' in shown
+    assert '{"by": "bob"}' in shown
+    loser = "bob" if board.get("by") == "ann" else "ann"
+    assert shell.ok("doc", "board", "--get", "by", "--sibling", found[loser]) == f'"{loser}"'
+    shell.ok("resolve", "board", "--take", found[loser])
+    assert board.get() == {"by": loser}
+
+
 def test_a_yjs_program_edits_the_same_map(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> None:
     programs = editors_in(tmp_path_factory.mktemp("yjs-editors"))
     board = daemon.client("agent").doc("board")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crdtsync.client.text.operations import TextOperations
     from crdtsync.client.text.tree import Path
     from crdtsync.client.values.durations import Seconds
+    from crdtsync.client.values.points import Point
     from crdtsync.client.values.write_result import Written
 
 
@@ -37,14 +38,26 @@ class Document:
         self._operations = operations
 
     def get(
-        self, path: Path = "", default: Any = None, *, after: str | None = None, timeout: Seconds | None = None
+        self,
+        path: Path = "",
+        default: Any = None,
+        *,
+        sibling: str | None = None,
+        after: str | None = None,
+        at: Point | None = None,
+        timeout: Seconds | None = None,
     ) -> Any:
         """The plain values at ``path``, or ``default`` if nothing is there; shared texts and XML as str.
 
-        With ``after`` (a token) it waits until this daemon holds what that names.
+        ``sibling`` is the dot of another document that was made at the same time: it reads that one. ``after`` and
+        ``at`` are those of :meth:`Session.get`.
         """
+        if at is not None:
+            past = self._session.session(at=at).doc(self.key)
+            return past.get(path, default, sibling=sibling, after=after, timeout=timeout)
         timeout_s = limit_s(timeout, self._session.timeout_s)
-        return self._session.run(self._operations.doc_get(self.key, path, default, after, timeout_s), timeout_s)
+        plan = self._operations.doc_get(self.key, path, default, after, timeout_s, sibling)
+        return self._session.run(plan, timeout_s)
 
     def observe(self, path: Path = "", default: Any = None, *, timeout: Seconds | None = None) -> Iterator[Any]:
         """The value at ``path`` now, as :meth:`get` returns it, and then each time that it has become another one.

@@ -6,7 +6,7 @@ of them supersede what was there when the first began.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,9 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key that differs: its entry at the one point and at the other, None where it was absent."""
+    """One key that differs: its entry at the one point and at the other, None where it was absent. Of a document the
+    value is its map.
+    """
 
     key: str
     before: Entry | None
@@ -113,8 +115,12 @@ def named_point(point: Point) -> str | int:
     return point_argument(point)
 
 
-def diff(before: Operations, after: Operations, wanted: Selection, timeout_s: float) -> Steps[Listing[Difference]]:
-    """The keys that differ, in order: a page of both sides at a time, and values only of keys whose versions differ."""
+def diff(
+    before: Operations, after: Operations, wanted: Selection, map_in: Callable[[bytes], Any], timeout_s: float
+) -> Steps[Listing[Difference]]:
+    """The keys that differ, in order: a page of both sides at a time, and values only of keys whose versions differ.
+    ``map_in`` reads the map of a document.
+    """
     found: Listing[Difference] = Listing()
     start: str | None = wanted.start
     while wanted.limit is None or len(found) < wanted.limit:
@@ -133,6 +139,8 @@ def diff(before: Operations, after: Operations, wanted: Selection, timeout_s: fl
         for key in changed:
             ours = yield from _whole(before, key, sides[0], versions[0], timeout_s)
             theirs = yield from _whole(after, key, sides[1], versions[1], timeout_s)
+            ours = yield from _with_map(before, ours, map_in, timeout_s)
+            theirs = yield from _with_map(after, theirs, map_in, timeout_s)
             if _said(ours) != _said(theirs):
                 found.append(Difference(key, ours, theirs))
             if len(found) == wanted.limit:
@@ -153,6 +161,16 @@ def _whole(
         return entry
     found: Entry | None = yield from operations.entry(key, None, timeout_s)
     return found
+
+
+def _with_map(
+    operations: Operations, entry: Entry | None, map_in: Callable[[bytes], Any], timeout_s: float
+) -> Steps[Entry | None]:
+    """A text with the map of its document in the place of a value that says nothing."""
+    if entry is None or entry.kind != "text" or entry.value or entry.siblings:
+        return entry
+    reply: Any = yield operations.read_call("text_read", {"key": entry.key}, None, timeout_s)
+    return replace(entry, value=(reply and map_in(reply["update"])) or "")
 
 
 def _said(entry: Entry | None) -> Any:  # Any: values

@@ -144,9 +144,11 @@ class TextOperations:
         write = Write(self._context, "text_compact", arguments, learn)
         return (yield from self._context.send(write, w, timeout_s))  # a step: what was read counts when it is sent
 
-    def doc_get(self, key: str, path: Path, default: Any, after: str | None, timeout_s: float) -> Steps[Any]:
-        """What stands at a path of the document's map."""
-        tree, _ = yield from self._tree(key, after, timeout_s)
+    def doc_get(
+        self, key: str, path: Path, default: Any, after: str | None, timeout_s: float, sibling: str | None = None
+    ) -> Steps[Any]:
+        """What stands at a path of the document's map, or of that of a sibling."""
+        tree, _ = yield from self._tree(key, after, timeout_s, sibling)
         return tree.get(path, default)
 
     def doc_set(
@@ -173,13 +175,18 @@ class TextOperations:
         """Take out what stands at a path of it."""
         return (yield from self._edit_tree(key, lambda tree: tree.delete(path), w, timeout_s, condition))
 
-    def _tree(self, key: str, after: str | None, timeout_s: float) -> Steps[tuple[DocumentTree, str | None]]:
+    def _tree(
+        self, key: str, after: str | None, timeout_s: float, sibling: str | None = None
+    ) -> Steps[tuple[DocumentTree, str | None]]:
         """The document's map, and the document's name; of what is not there, an empty one and None."""
         from crdtsync.client.text.tree import DocumentTree
 
-        reply: Any = yield self._context.read_call("text_read", {"key": key}, after, timeout_s)
+        arguments: Arguments = {"key": key} if sibling is None else {"key": key, "sibling": sibling}
+        reply: Any = yield self._context.read_call("text_read", arguments, after, timeout_s)
         if reply is None:
             return DocumentTree(None), None
+        if sibling is not None:
+            return DocumentTree(reply["update"]), None
         self._context.memory.read(key, reply["version"])
         return DocumentTree(reply["update"]), reply["document"]
 

@@ -207,6 +207,9 @@ def _page_version(reader: Reader, groups: list[Sibling]) -> Version:
 
 
 def _text_read(reader: Reader, args: Arguments) -> object:
+    sibling = args.get("sibling")
+    if sibling is not None:
+        return _sibling_text(reader, _key(args), sibling)
     live = reader.winner(_key(args), Kind.TEXT)
     if not live:
         return None
@@ -218,6 +221,18 @@ def _text_read(reader: Reader, args: Arguments) -> object:
     update = _in_reply(_key(args), reader.replica.documents.held(document, _key(args)).updates_after(state))
     version = encode_version(version_of(live, others))
     return {"document": encode_dot(document), "update": update, "version": version, "token": reader.token()}
+
+
+def _sibling_text(reader: Reader, key: str, named: object) -> object:
+    """One of several texts, by the dot that a read shows of it."""
+    dot = decode_dot(named)
+    for group in reader.groups(key):
+        if group[-1].kind == Kind.TEXT and any(entry.dot == dot for entry in group):
+            document = current(group)
+            update = _in_reply(key, reader.replica.documents.held(document, key).updates_after(None))
+            version = encode_version(version_of(group, []))
+            return {"document": encode_dot(document), "update": update, "version": version, "token": reader.token()}
+    raise InvalidRequest(f"{shown(key)} has no text {shown(named)}: crdtsync conflicts shows the dots of all")
 
 
 def _in_reply(key: str, update: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import sleep
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crdtsync.client.aio.methods.base import AsyncMethods
 from crdtsync.client.protocol.steps import limit_s
@@ -204,7 +204,7 @@ class AsyncCheckpointMethods(AsyncMethods):
         timeout_s = limit_s(timeout, self.timeout_s)
         until = named_point(after) if after is not None else await self.run(self._operations.now(timeout_s), timeout_s)
         wanted = Selection(prefix, start, limit)
-        plan = diff(self._at(named_point(before)), self._at(until), wanted, timeout_s)
+        plan = diff(self._at(named_point(before)), self._at(until), wanted, _map_in, timeout_s)
         return await self.run(plan, timeout_s)
 
     async def restore(
@@ -304,3 +304,9 @@ class AsyncCheckpointMethods(AsyncMethods):
 
 def _values(entry: Entry) -> list[object]:
     return [one.value for one in (entry, *entry.siblings)]
+
+
+def _map_in(update: bytes) -> Any:
+    from crdtsync.client.text.tree import DocumentTree
+
+    return DocumentTree(update).get("")

@@ -249,6 +249,9 @@ def lines_of(client: Session, listed: Entry, version: int | None = None) -> Iter
     if entry.kind not in KINDS:
         output.warning(f"{entry.key} was left out, a {entry.kind}: this version does not know the kind")
         return
+    if entry.kind == "text" and client.doc(entry.key).get():
+        output.warning(f"{entry.key} was left out: it is a document, which crdtsync doc shows")
+        return
     for sibling in left_out(entry):
         why = f"it is a {sibling.kind}, and the winner a {entry.kind}"
         if sibling.kind == entry.kind:

@@ -217,6 +217,8 @@ def test_reading_another_kind(node, read, kind):
         ("get", {"key": "k", "after": 5}),
         ("get", {"key": "k", "space": "nowhere"}),
         ("text_read", {"key": 1}),
+        ("text_read", {"key": "k", "sibling": 1}),
+        ("text_read", {"key": "k", "sibling": "1.1.1"}),
         ("watch", {"prefix": 7}),
         ("watch", {"after": "c1.zzz"}),
         ("unwatch", {"watch": []}),

@@ -21,7 +21,7 @@ from crdtsyncd.cli.show.tables import Column, show_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crdtsync.client import Entry
+    from crdtsync.client import Entry, Session
 
 
 @state_command("conflicts")
@@ -32,6 +32,7 @@ def conflicts(settings: Settings, prefix: str) -> None:
     Of the keys that begin with PREFIX; the winner of a key first, then its siblings, in the order of its read policy.
     DOT names a value. SEEN has the dots of what it took the place of, having read it: "-" is nothing that was still
     there, "?" is not known on this node. Siblings in a map are other values of one field.
+    Of a document VALUE is its map, which crdtsync doc KEY --sibling DOT shows, too.
     With --json each key is an object on a line, as from get --json --siblings. Settle them with crdtsync resolve.
 
     \b
@@ -40,7 +41,11 @@ def conflicts(settings: Settings, prefix: str) -> None:
     """
     with connect(settings) as client:
         found = all_conflicts(client, prefix)
-        rows = map(output.entry_fields, found) if settings.json else (row for entry in found for row in _rows(entry))
+        rows = (
+            map(output.entry_fields, found)
+            if settings.json
+            else (row for entry in found for row in _rows(client, entry))
+        )
         show_rows(settings, COLUMNS, rows, "no conflicts")
 
 
@@ -57,9 +62,12 @@ COLUMNS = (
 )
 
 
-def _rows(entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have it
+def _rows(client: Session, entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as the columns have it
     for one in (entry, *entry.siblings):
-        yield {**output.entry_fields(one), "value": output.shown_value(one), "seen": one.seen}
+        value = output.shown_value(one)
+        if one.kind == "text" and value == "":
+            value = client.doc(entry.key).get(sibling=one.dot) or value
+        yield {**output.entry_fields(one), "value": value, "seen": one.seen}
 
 
 @state_command("resolve")

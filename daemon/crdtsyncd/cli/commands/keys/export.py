@@ -25,8 +25,8 @@ def export(settings: Settings, prefix: str, at: Point | None) -> None:
     Every key that begins with PREFIX becomes a JSON object on a line. Keys are read one after the other: what is
     written meanwhile may be in it or not. Siblings are included; of a log, set, map or counter what it holds, but not
     who wrote each part of it. The bytes of a blob are on lines of their own behind it. What has no place in it, such as
-    a sibling of a text or of a blob, is left out with a warning. Where the schema of a key has a version, its line says
-    which (schema_version). With --at it is all of one moment, however much is written meanwhile.
+    a document, or a sibling of a text or of a blob, is left out with a warning. Where the schema of a key has a
+    version, its line says which (schema_version). With --at it is all of one moment, however much is written meanwhile.
 
     \b
     Example:

@@ -50,6 +50,7 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool, at: Point | N
             entry = client.entry(key)
         whole = client.get(key) if entry is not None and entry.policy == "all" else None
         token = client.last_token
+        is_document = entry is not None and entry.kind == "text" and not entry.value and bool(client.doc(key).get())
     if entry is None:
         raise absent(f"{key!r} {'does not exist' if at is None else 'did not exist then'}")
     if settings.json:
@@ -61,6 +62,8 @@ def get(settings: Settings, key: str, raw: bool, all_values: bool, at: Point | N
         output.line(json_values.dumps(whole))
     else:
         _print_winner(entry, raw=raw)
+    if is_document:
+        output.warning(f"{key!r} is a document, and its text is empty: see it with crdtsync doc")
 
 
 def _print_winner(entry: Entry, *, raw: bool) -> None:

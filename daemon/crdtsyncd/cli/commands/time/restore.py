@@ -127,7 +127,7 @@ def _lines(found: Difference) -> Iterator[str]:
     old, new = found.before, found.after
     if old is None or new is None:
         yield f"{'+' if old is None else '-'} {found.key} {_values(new or old)}"
-    elif old.kind == new.kind == "text":
+    elif old.kind == new.kind == "text" and isinstance(old.value, str) and isinstance(new.value, str):
         yield f"~ {found.key}"
         lines = unified_diff(str(old.value).splitlines(), str(new.value).splitlines(), lineterm="", n=1)
         yield from (f"    {line}" for number, line in enumerate(lines) if number > 1)
