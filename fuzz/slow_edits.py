@@ -404,6 +404,7 @@ LATE: Final[Plan] = [Step("paste", 2, 100), Step("link", 0), Step("compact", 2, 
 BEGIN: Final[list[Plan]] = [
     [Step("paste", 1, 900_000), Step("holes", 1, 1000)],
     [Step("pieces", 1, 1290)],
+    [Step("front", 4, 1000), Step("comb", 2, 100, 0.5, 0.5, edits=7)],
     [*LATE, Step("pieces", 1, 1290), Step("link", 0), Step("restart", 2), Step("read", 2)],
     [*LATE, Step("paste", 1, 1, edits=BATCH_EDITS_MAX), Step("link", 0)],
     [*LATE, Step("paste", 1, 900_000, edits=2), Step("paste", 1, 900_000), Step("paste", 1, 900_000), Step("link", 0)],

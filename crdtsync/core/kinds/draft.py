@@ -260,7 +260,8 @@ class Draft:
             raise NotReady(document)
         before = self.edits_of(document)
         held = self.space.documents.get(document)
-        summary = held.check(update, before, self._edit_work.parts_left(), AUTHOR_LOOKED_AT_MAX)
+        parts_left = self._edit_work.parts_left()
+        summary = held.check(update, before, looked_at_max=AUTHOR_LOOKED_AT_MAX, work_max=parts_left)
         self._edit_work.add(summary, held.moved_bytes(summary))
         before.note_judged(update, summary)
         return summary

@@ -26,10 +26,10 @@ from crdtsync.core.text.yjs_library import (
     text_of,
 )
 from crdtsync.differences import Edit
-from crdtsync.errors import CrdtSyncError, InvalidValue
+from crdtsync.errors import CrdtSyncError, InvalidValue, TooLarge
 from crdtsync.wire.codec import pack
 from crdtsync.wire.limits import MOVED_BYTES_A_PART, MOVES_A_SCAN, WORK_PARTS_MAX
-from crdtsync.wire.yjs.competition import Competition, counted
+from crdtsync.wire.yjs.competition import COMPARED_A_PART, SIBLINGS_MAX, Competition, counted
 from crdtsync.wire.yjs.encoding import BYTES_A_PART, SHORT_BYTES_MAX, Steps, at_once, parts_at_most
 from crdtsync.wire.yjs.rewriting import contradiction, in_pieces
 from crdtsync.wire.yjs.state_vector import decode_state_vector, encode_state_vector
@@ -208,15 +208,17 @@ class Document:
         before: DraftedEdits | None = None,
         structs_max: int = EDIT_STRUCTS_MAX,
         looked_at_max: int = EDIT_LOOKED_AT_MAX,
+        work_max: int | None = None,
     ) -> UpdateSummary:
         """Refuse an update that is not acceptable on top of what the document holds, and of the edits ``before``.
 
         :raises InvalidValue: malformed, or it refers to edits that the document does not hold.
+        :raises TooLarge: too many parts, or it comes to more than ``work_max``.
         """
         self._loaded()
         try:
             outline = self.outline() if before is None else before.outline(self)
-            return at_once(judge_edit(update, outline, structs_max, looked_at_max))
+            return at_once(judge_edit(update, outline, structs_max, looked_at_max, work_max))
         except InvalidUpdate as error:
             raise refused(error) from None
 
@@ -373,13 +375,19 @@ class Document:
         :raises InvalidValue: as :meth:`check`.
         """
         parts, competition = parts_at_most(update, STEP_PARTS_MAX), self.outline().competition
-        if parts > STEP_PARTS_MAX or parts <= min(_sizes_a_step(competition)):
+        compared_parts = parts * SIBLINGS_MAX // COMPARED_A_PART
+        is_light = parts + compared_parts <= STEP_PARTS_MAX and parts <= min(_sizes_a_step(competition))
+        if parts > STEP_PARTS_MAX or is_light:
             return parts
         if not is_next:
-            return parts * (1 + competition.items // LOOKED_AT_A_PART + competition.longest // MOVED_BYTES_A_PART)
-        summary = self.check(update)
+            looks = competition.items // LOOKED_AT_A_PART + competition.longest // MOVED_BYTES_A_PART
+            return parts * (1 + looks) + compared_parts
+        try:
+            summary = self.check(update, work_max=STEP_PARTS_MAX)
+        except TooLarge:
+            return STEP_PARTS_MAX + 1
         self._checked = update, summary
-        return parts + self._looked_at_parts(summary)
+        return parts + self._looked_at_parts(summary) + summary.competition.compared // COMPARED_A_PART
 
     def _looked_at_parts(self, summary: UpdateSummary) -> int:
         """The parts that the Yjs library looks at and goes through for an update."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from crdtsync.errors import InvalidValue, TooLarge
 from crdtsync.wire.limits import EDIT_PARTS, MOVED_BYTES_A_PART, WORK_PARTS_MAX
+from crdtsync.wire.yjs.competition import COMPARED_A_PART
 from crdtsync.wire.yjs.encoding import CLOCK_MAX, read_sections
 from crdtsync.wire.yjs.validator import Outline, UpdateSummary, advance, validate_update
 
@@ -54,7 +55,7 @@ class EditWork:
         ranges = sum(map(len, summary.deletes.values()))
         cuts = len(summary.competition.points)
         self._parts += EDIT_PARTS + summary.structs + ranges // DELETES_A_PART + cuts // CUTS_A_PART
-        self._parts += moved_bytes // MOVED_BYTES_A_PART
+        self._parts += moved_bytes // MOVED_BYTES_A_PART + summary.competition.compared // COMPARED_A_PART
         self._check(self._parts)
 
     def _check(self, parts: int) -> None:
@@ -63,7 +64,7 @@ class EditWork:
                 f"the edits of texts in this request come to {parts:,} parts; at most {WORK_PARTS_MAX:,} fit "
                 f"into one: make them in several (each edit counts as {EDIT_PARTS}, each part that it inserts as 1, "
                 f"each {DELETES_A_PART} ranges that it deletes as 1, each {CUTS_A_PART} ends amid a string as 1; many "
-                f"places of a long string count more, least from its beginning on)"
+                f"places of a long string count more, least from its beginning on, and places where much stands)"
             )
 
 

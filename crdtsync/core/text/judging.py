@@ -41,16 +41,20 @@ def check_state(state: bytes) -> Steps[bool]:
     return (yield from counted(state, ROOT)).steps <= STATE_STEPS_MAX
 
 
-def judge_edit(update: bytes, outline: Outline, structs_max: int, looked_at_max: int) -> Steps[UpdateSummary]:
+def judge_edit(
+    update: bytes, outline: Outline, structs_max: int, looked_at_max: int, work_max: int | None = None
+) -> Steps[UpdateSummary]:
     """Judge an edit on top of what ``outline`` tells of a document.
 
     :raises InvalidValue: it would have the Yjs library look at too much.
+    :raises TooManyParts: it comes to more than ``work_max`` parts.
     :raises InvalidUpdate: malformed, or it refers to what the document does not hold.
     """
+    structs_max = structs_max if work_max is None else min(structs_max, work_max)
     is_edit = structs_max <= EDIT_STRUCTS_MAX
     ranges_max = min(EDIT_DELETES_MAX, DELETES_A_PART * (structs_max + 1) - 1) if is_edit else None
     summary = yield from validate_slowly(
-        update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max
+        update, outline, structs_max=min(structs_max, STRUCTS_MAX), ranges_max=ranges_max, work_max=work_max
     )
     if summary.competition.looked_at - outline.competition.looked_at > looked_at_max:
         raise InvalidValue(

@@ -38,6 +38,9 @@ from crdtsync.wire.yjs.encoding import CLOCK_MAX, GC, STEP_STRUCTS, Id, Steps, S
 SIBLINGS_MAX: Final = 64
 """So many are compared one by one; beyond, each with all."""
 
+COMPARED_A_PART: Final = 40
+"""So many that an item is compared with count as one part more: that takes half as long, and Yjs looks at them, too."""
+
 LATEST_MAX: Final = 8
 """Items of each client that went on where one ended, known by name."""
 
@@ -96,6 +99,7 @@ class Competition:
 
     ``items`` is how many the document has at most, ``placed`` how many came, ``steps`` the bound, ``growth`` by how
     much one more item may raise it, and ``looked_at`` how many items Yjs has looked at, at most, as they came.
+    Those of the update were compared with ``compared`` siblings.
     The longest string has ``longest`` characters at most, as one item ``largest``; Yjs goes through ``scanned`` of them
     to cut strings in two, from the last of the ``cut_at`` on.
     """
@@ -106,6 +110,7 @@ class Competition:
     steps: int = 0
     growth: int = 0
     looked_at: int = 0
+    compared: int = 0
     longest: int = 0
     largest: int = 0
     scanned: int = 0
@@ -119,7 +124,7 @@ class Competition:
 
     def beside(self) -> Competition:
         """The competition that an update adds to this one; :meth:`advance` notes it."""
-        twin = Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at, self.longest)
+        twin = Competition(self, self.items, self.placed, self.steps, self.growth, self.looked_at, longest=self.longest)
         twin.cut_at = [*self.cut_at]
         return twin
 
@@ -236,6 +241,7 @@ class Competition:
             self.steps += self.items + count
             self.growth += 2 * count
             return
+        self.compared += len(siblings)
         first, _, _, right = item
         client, after, here = first >> CLOCK_BITS, right, self.items
         looked_at = steps = growth = 0

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from crdtsync.wire.yjs.competition import CLOCK_BITS, Competition, Placed, code
+from crdtsync.wire.yjs.competition import CLOCK_BITS, COMPARED_A_PART, Competition, Placed, code
 from crdtsync.wire.yjs.encoding import (
     ANY,
     BINARY,
@@ -46,7 +46,7 @@ from crdtsync.wire.yjs.encoding import (
     read_sections,
     read_sections_slowly,
 )
-from crdtsync.wire.yjs.lib0 import ANY_DEPTH_MAX, INTEGER_MAX, InvalidUpdate, refuse
+from crdtsync.wire.yjs.lib0 import ANY_DEPTH_MAX, INTEGER_MAX, InvalidUpdate, TooManyParts, refuse
 from crdtsync.wire.yjs.rewriting import Runs, as_one, runs_of, with_runs_joined
 
 __all__ = [
@@ -196,11 +196,13 @@ def validate_slowly(
     is_own_state: bool = False,
     structs_max: int | None = None,
     ranges_max: int | None = None,
+    work_max: int | None = None,
 ) -> Steps[UpdateSummary]:
     """The same in steps; ``known`` must not change meanwhile.
 
     ``is_own_state``: it is what pycrdt itself says that a document holds, whose size is nobody's claim. With more
-    structs, or deleted ranges, than these it is refused before they are read.
+    structs, or deleted ranges, than these it is refused before they are read; with more siblings to be compared than
+    what is left of ``work_max`` parts, once so many are.
     """
     size = len(update)
     if size > UPDATE_BYTES_MAX and not is_own_state:
@@ -215,6 +217,8 @@ def validate_slowly(
             sections = {client: [*map(as_one, members)] for client, members in runs.items()}
             if _copied(runs) > COPIED_MAX:
                 joined = with_runs_joined(update, runs, at)
+        if work_max is not None:
+            judge.compared_max = COMPARED_A_PART * (work_max - structs)
         yield from judge.integrate(sections)
         deletes, at = yield from read_deletes(update, at, judge.check_delete, ranges_max)
     except IndexError:
@@ -265,12 +269,15 @@ def holds_only_text(state: bytes, root: str) -> bool:
 class _Judge:
     """Follows yrs through the integration of one update."""
 
-    __slots__ = ("base", "competition", "front", "is_own_state", "known", "ranges", "roots", "shape", "update")
+    __slots__ = (
+        "base", "compared_max", "competition", "front", "is_own_state", "known", "ranges", "roots", "shape", "update",
+    )  # fmt: skip
 
     def __init__(self, known: Mapping[int, int], update: bytes, *, is_own_state: bool) -> None:
         self.known = known
         self.is_own_state = is_own_state
         self.update = update
+        self.compared_max = CLOCK_MAX
         self.front: dict[int, int] = {}
         self.base: _Shape | None = None
         self.roots: Mapping[str | Id | None, int] = {}
@@ -293,6 +300,8 @@ class _Judge:
         for number, (client, struct) in enumerate(causally(sections, self.known), 1):
             self._integrate(client, struct)
             self.front[client] = struct.end
+            if self.competition.compared > self.compared_max:
+                refuse("too much stands at its places", struct.at, "fewer parts: split the edit", TooManyParts)
             if number % STEP_STRUCTS == 0:
                 yield
 

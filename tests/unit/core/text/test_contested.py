@@ -14,6 +14,7 @@ from crdtsync.core.text.judging import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
 from crdtsync.wire.tokens import decode_dot
 from crdtsync.wire.yjs import validator
+from crdtsync.wire.yjs.competition import COMPARED_A_PART, SIBLINGS_MAX, Competition, Placed
 from crdtsync.wire.yjs.encoding import read_sections
 from crdtsync.wire.yjs.lib0 import written_uint
 from fuzz.yjs_steps import Item, update_of
@@ -198,6 +199,34 @@ def test_what_an_edit_deletes_counts(node: Host, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 3)
     write(agent, edited_by(state, [(at, at + 1, "") for at in range(18)], 8), document)  # what is left between
     assert texts_of(node) == ["ab" * 22]
+
+
+def test_siblings_that_an_edit_is_compared_with_count(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more are compared than fit, and where nobody else writes as many parts fit as ever."""
+    monkeypatch.setattr("crdtsync.core.text.drafted_edits.WORK_PARTS_MAX", 60)
+    compared: list[int] = []
+    compete = Competition._compete
+
+    def count(competition: Competition, item: Placed, siblings: Any) -> None:
+        compared.append(len(siblings))
+        compete(competition, item, siblings)
+
+    monkeypatch.setattr(Competition, "_compete", count)
+    apart = update_of(Item((5, clock), (5, clock - 1) if clock else None, None) for clock in range(60))
+    at_end = update_of(Item((6, clock), (6, clock - 1) if clock else (5, 59), None) for clock in range(20))
+    agent = node.agent()
+    document = write(agent, apart)
+    assert compared == []
+    write(agent, wide(0, 30), document)
+    assert sum(compared) == sum(range(1, 31))
+    compared.clear()
+    with pytest.raises(Refusal, match="too much stands at its places"):
+        write(agent, wide(1, 30), document)
+    assert 30 * COMPARED_A_PART < sum(compared) <= 30 * COMPARED_A_PART + SIBLINGS_MAX
+    with pytest.raises(Refusal, match="too many structs"):
+        batch(agent, wide(1, 12), at_end)
+    batch(agent, wide(1, 1), at_end)
+    assert texts_of(node) == ["a" * (60 + 30 + 1 + 20)]
 
 
 LONG = "ab" * 50_000

@@ -18,6 +18,9 @@ from crdtsync.core.text.yjs_library import NO_CHANGE, fresh_updates
 from crdtsync.errors import CrdtSyncError, InvalidValue
 from crdtsync.wire.codec import pack
 from crdtsync.wire.kinds import Kind
+from crdtsync.wire.yjs.competition import COMPARED_A_PART
+from crdtsync.wire.yjs.encoding import parts_at_most
+from fuzz.yjs_steps import Item, update_of
 
 DOT = Dot(Writer(7), 1, 0)
 
@@ -125,6 +128,22 @@ def test_what_was_found_about_an_edit_is_forgotten_with_another_state(
     take_in(document, merge_updates(document.state(), items_between(document.state(), 500)))
     document.apply(edits)  # as if nothing had come since would be to forget these items, by which edits are bounded
     assert document.outline().competition.items > 500
+
+
+def test_siblings_that_a_peers_edit_is_compared_with_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdtsync.core.text.document.STEP_PARTS_MAX", 60)
+    disk, documents = filled(0)
+    disk.updates[dot_of(1)] = [text_update("x" * 20)]
+    document = documents.get(dot_of(1))
+    first, second = (update_of([Item((of + n, 0), None, None) for n in range(30)]) for of in (1000, 2000))
+    alone = parts_at_most(first, 60)
+    assert alone + sum(range(1, 31)) // COMPARED_A_PART <= document.parts_at_once(first, is_next=True) < 60
+    document.apply(first)
+    assert document.parts_at_once(second, is_next=True) > 60
+    assert document.parts_at_once(second, is_next=False) > 60
+    short = update_of([Item((3000, 0), None, None)])
+    assert document.parts_at_once(short, is_next=False) == parts_at_most(short, 60)
+    document.apply(second)  # what is dear is refused to nobody
 
 
 def test_an_edit_that_comes_while_a_document_is_loaded_in_steps_stays() -> None:
