@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewai.flow.persistence.base import FlowPersistence
 from pydantic import Field, PrivateAttr
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from crdtsync.adapters.attached import check_each
 from crdtsync.adapters.keys import Keys
 from crdtsync.adapters.readable import newest_readable
 from crdtsync.adapters.redaction import Rule, redacted
 from crdtsync.client import Client
+from crdtsync.client.values.packer import succeeds
+from crdtsync.errors import InvalidValue
 
 if TYPE_CHECKING:
     from crewai.flow.async_feedback.types import PendingFeedbackContext
     from pydantic import BaseModel
 
 FLOWS, PENDING = "flows", "pending"
+TOLD_DEPTH_MAX = 63  # of the place of what cannot be stored
 READ_MAX = 10_000  # as many as a client remembers what it read of
 T = TypeVar("T")
 LLM_SETTINGS = frozenset((
@@ -172,7 +175,26 @@ def _plain(state: dict[str, Any] | BaseModel) -> Any:
     if not isinstance(state, dict) and not hasattr(state, "model_dump"):
         message = f"the state of a flow is a dict or a Pydantic model, not {type(state).__name__}"
         raise ValueError(message)  # as CrewAI's own
-    return json.loads(_text(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)))
+    try:
+        return json.loads(_text(state if isinstance(state, dict) else state.model_dump(mode="json", fallback=str)))
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        for place in _no_text(state, "$"):
+            message = f"the state of a flow cannot be stored: at {place} there are bytes that are no UTF-8"
+            raise InvalidValue(message, path=place) from error
+        raise
+
+
+def _no_text(value: Any, place: str) -> Iterator[str]:
+    """The places of bytes that JSON cannot hold as a text."""
+    if isinstance(value, bytes | bytearray) and not succeeds(value.decode):
+        yield place
+    inside: Any = enumerate(value) if isinstance(value, list | tuple) else ()
+    if isinstance(value, dict):
+        inside = value.items()
+    elif hasattr(value, "model_dump"):
+        inside = value  # a model gives its fields so
+    for name, each in inside if place.count(".") < TOLD_DEPTH_MAX else ():
+        yield from _no_text(each, f"{place}.{str(name)[:40]}")
 
 
 def _state_of(stored: Any) -> dict[str, Any]:

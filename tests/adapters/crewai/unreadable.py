@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from crewai.flow.async_feedback.types import PendingFeedbackContext
 from crewai.memory.types import MemoryRecord
+from pydantic import BaseModel
 
 from crdtsync import Client
 from crdtsync.adapters.crewai import CrdtFlowPersistence, CrdtMemoryStorage
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidValue, TooLarge
 from crdtsync.sessions.redaction.redactor import Redactor
 
 SOCKET = os.environ["SOCKET"]
@@ -75,6 +76,20 @@ def test_a_state_that_is_too_large_is_told_by_its_flow(state: Client) -> None:
     flows = CrdtFlowPersistence(state)
     with pytest.raises(TooLarge, match=r"for the flow '17' takes 2,000,\d\d\d bytes; .* pass its URL$"):
         flows.save_state("17", "step", {"scan": "x" * 2_000_000})
+    assert flows.load_state("17") is None
+
+
+class Scan(BaseModel):
+    title: str = "é"
+    pages: list[dict[str, bytes]]
+
+
+def test_bytes_that_are_no_text_are_told_by_their_place(state: Client) -> None:
+    flows = CrdtFlowPersistence(state)
+    pages = [{"front": "é".encode()}, {"front": b"x", "back": b"\xff\xd8"}]
+    for refused in (Scan(pages=pages), {"title": "é", "pages": pages}, {"scan": Scan(pages=pages)}):
+        with pytest.raises(InvalidValue, match=r"at \$\.(scan\.)?pages\.1\.back there are bytes that are no UTF-8$"):
+            flows.save_state("17", "step", refused)
     assert flows.load_state("17") is None
 
 
