@@ -182,7 +182,9 @@ class ValueRepair:
             elif has_come := replica.values.came(dot, value):
                 replica.caps.forget()  # it may be longer than what stood for it
                 self._node.alarms.journal("value_mended", space=replica.name, key=key)
-                keys += [key] if replica.entries.holds_dot(key, dot) else []
+                if (entry := replica.entries.find(key, dot)) is not None:
+                    keys.append(key)
+                    replica.note_reserved((entry,))
             if has_come and (asking := self._asking.get(replica.name)):
                 asking.due_s, asking.interval_s, asking.count = self._node.now_s, ASK_INTERVAL_S, 0
         if keys:  # who watches them knows them without the value, if they came by a snapshot

@@ -357,6 +357,24 @@ def test_a_spoilt_value_is_handed_on_as_one_that_is_damaged(fleet: Fleet) -> Non
     assert fleet["b"].alarms == set()
 
 
+def test_a_schema_that_came_without_its_value_counts_when_that_has_come(fleet: Fleet) -> None:
+    a, b = fleet["a"], fleet["b"]
+    a.agent().do("schema_set", pattern="k/**", policy="lww")
+    (key,) = a.replica.entries.keys("_schema/", hidden=True)
+    (entry,) = a.replica.entries.held(key)
+    dot, value = entry.dot, entry.value
+    assert value is not None
+    trim(a)
+    spoil_short(a, key, pack("nonsense"))
+    fleet.link("a", "b")
+    fleet.run(5)
+    assert len(b.replica.schemas) == 0
+    b.node.sync.value_repair.came(b.replica, Intact("default", 0, [(key, dot)], [value]))
+    fleet.run(1)
+    assert len(b.replica.schemas) == 1
+    assert b.alarms == set()
+
+
 def test_a_spoilt_value_is_not_handed_on_as_a_purged_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """To an older version, which would take it for that."""
     takes = Link.takes
