@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crdtsync.client.text.yjs import Array, Doc, Map, TransactionEvent, merge_updates
+from crdtsync.client.text.yjs import Array, Doc, Map, Text, TransactionEvent, merge_updates
 from crdtsync.client.values.encoding import encode
 from crdtsync.errors import InvalidRequest, InvalidValue, TooLarge
 from crdtsync.wire.limits import WORK_PARTS_MAX
@@ -99,6 +99,8 @@ class DocumentTree:
         """Put a value into a list, before the element that is there."""
         before, last = _place(path)
         node = self._node(before)
+        if isinstance(node, Text):
+            raise _closed(before)
         if not isinstance(node, Array):
             raise InvalidRequest(f"{_shown(before)} is no list")
         _insert(node, _index(node, last), value)
@@ -107,6 +109,8 @@ class DocumentTree:
         """Take out what is there, if anything."""
         before, last = _place(path)
         node = self._node(before)
+        if isinstance(node, Text):
+            raise _closed(before)
         if node is _ABSENT or _child(node, last) is _ABSENT:
             return
         if isinstance(node, Map):

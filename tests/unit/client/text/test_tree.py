@@ -192,3 +192,14 @@ def test_the_daemon_refuses_what_is_no_map_under_that_name() -> None:
     doc = Doc()
     doc.get("other", type=Array).append("x")
     advance(outline, validate_update(doc.get_update(), outline))
+
+
+@pytest.mark.parametrize(
+    "name, arguments", [("insert", ("note/0", 1)), ("delete", ("note/0",)), ("set", ("note/0", 1))]
+)
+def test_a_shared_text_within_a_document_is_edited_by_its_editor_or_set_as_a_whole(name, arguments):
+    page: Doc[Any] = Doc()
+    page.get("doc", type=Map)["note"] = Text("hello")
+    tree = DocumentTree(page.get_update())
+    with pytest.raises(InvalidRequest, match="'note' is no map and no list: set it as a whole"):
+        tree.edited(lambda tree: getattr(tree, name)(*arguments))
