@@ -17,7 +17,7 @@ Time stands still until :meth:`~tests.fleet.fleet.Fleet.pass_time`, and nothing 
 ``clock``        when every fleet begins
 ``replicas``     replicas without nodes, disks and links, for the rules of the kinds
 ``transcript``   scenarios in a small language, one step a line
-``editor``       an agent that edits texts in a replica of its own
+``editor``       agents that edit texts in replicas of their own
 ``resolver``     a resolver that answers when it is told to, and conflicts for it
 ``rights``       two hosts with operators, and agents with rules
 ``snapshots``    hosts with forgotten logs, and snapshots half taken

@@ -128,7 +128,9 @@ class _Writer:
 
 
 class _Typist(_Writer):
-    """Edits in an editor, and waits now and then until what it has typed is on disk."""
+    """Edits in an editor, reads at times what has come while something is unsent, and waits now and then until what it
+    has typed is on disk.
+    """
 
     _editor: Editor | None = None
 
@@ -142,7 +144,9 @@ class _Typist(_Writer):
         assert self._editor is not None
         self._editor.replace(at, length, text)
         self._typed.append(done)
-        if self._random.random() < 0.6:
+        if self._random.random() < 0.5:
+            self._editor.read()  # in the next moment: nothing of it has been sent
+        if self._random.random() < 0.4:
             self._editor.flush()
             self._note_done()
         if self._random.random() < 0.1:

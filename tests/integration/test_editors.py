@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from threading import Event, Thread
 from time import monotonic
 
@@ -76,6 +78,39 @@ def test_people_and_agents_type_into_one_text_while_a_daemon_is_killed(pair: Clu
         assert "¡cuatro" in plain.get("notes")
     with pytest.raises(DaemonUnavailable, match="closed"):
         notes.append("x")
+
+
+def test_a_compacted_text_is_read_also_while_another_thread_types_on(daemon: Daemon) -> None:
+    """The editor goes on in the new document when nothing is unsent, and so has a reader wait for such a moment."""
+    others = daemon.client("others").text("notes")
+    others.set("end\n")
+    news, is_over = Event(), Event()
+
+    def type_on() -> None:
+        for number in count():
+            if is_over.wait(0.0005):
+                break
+            notes.insert(0, f"typed{number}\n")
+
+    def is_read(line: str) -> bool:
+        return line in notes.read()
+
+    with daemon.client("typist").editor("notes", on_change=news.set) as notes:
+        typing = Thread(target=type_on)
+        typing.start()
+        for number in range(5):
+            others.insert(0, "gone " * 200)
+            others.delete(0, 1000)
+            others.compact()
+            others.insert(0, f"read{number}\n")
+            until(partial(is_read, f"read{number}\n"), news)
+        is_over.set()
+        typing.join()
+        notes.flush()
+        lines = others.read().splitlines()
+        typed = [line for line in lines if line.startswith("typed")]
+        assert sorted(typed) == sorted({f"typed{number}" for number in range(len(typed))})
+        assert sorted(lines) == sorted([*typed, *(f"read{number}" for number in range(5)), "end"])
 
 
 async def test_under_asyncio(pair: Cluster) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from random import Random
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from unittest import mock
 import pytest
 
 from crdtsync.causality import Dot
+from crdtsync.client.text.editor_state import Editing
 from crdtsync.core.text.document import STEP_PARTS_MAX, Document
 from crdtsync.core.text.document_cache import Documents
 from crdtsync.core.text.passing import placed
@@ -25,7 +27,7 @@ from crdtsync.core.text.yjs_library import ROOT
 from crdtsync.wire.yjs.encoding import STRING, read_sections
 from crdtsync.wire.yjs.rewriting import NewStruct, written_item, written_update
 from tests.fleet.agent import Refusal
-from tests.fleet.editor import Editor, texts_of
+from tests.fleet.editor import Editor, Typist, texts_of
 from tests.fleet.fleet import Fleet, fleet_of
 from tests.fleet.host import Host
 from tests.fleet.wire import Wire
@@ -47,7 +49,8 @@ class Workload:
         self.connect_all()
         Editor(fleet["a"]).append(self.ledger.beginning)
         fleet.sync()
-        self.editors = [Editor(machine) for machine in fleet.machines.values() for _ in range(2)]
+        self.typists = [Typist(machine) for machine in fleet.machines.values()]
+        self.editors = [Editor(machine) for machine in fleet.machines.values() for _ in range(2)] + self.typists
         for editor in self.editors:
             editor.read()
 
@@ -58,11 +61,11 @@ class Workload:
 
     def step(self) -> None:
         do = self.random.choices(
-            [self._insert, self._delete, self._compact, self._cut_or_link, self._pass], [9, 4, 3, 3, 3]
+            [self._insert, self._delete, self._compact, self._cut_or_link, self._pass, self._work], [9, 4, 3, 3, 3, 3]
         )[0]
         do()
 
-    def _editor(self) -> Editor:
+    def _editor(self) -> Editor | Typist:
         """One that has read just now, or whose text may be old."""
         editor = self.random.choice(self.editors)
         if self.random.random() < 0.5:
@@ -71,16 +74,24 @@ class Workload:
 
     def _insert(self) -> None:
         editor = self._editor()
-        mark, at, inserted = self.ledger.insertion(editor.replica.content)
-        editor.edit(at, at, inserted)
-        self.ledger.acknowledged.add(mark)
+        mark, at, inserted = self.ledger.insertion(editor.shown)
+        self._edit(editor, at, at, inserted, partial(self.ledger.acknowledged.add, mark))
 
     def _delete(self) -> None:
         editor = self._editor()
-        if chosen := self.ledger.deletion(editor.replica.content):
+        if chosen := self.ledger.deletion(editor.shown):
             mark, at = chosen
-            editor.edit(at, at + len(mark), "")
-            self.ledger.deleted.add(mark)
+            self._edit(editor, at, at + len(mark), "", partial(self.ledger.deleted.add, mark))
+
+    def _edit(self, editor: Editor | Typist, start: int, end: int, text: str, done: Callable[[], object]) -> None:
+        if isinstance(editor, Typist):
+            editor.type(start, end, text, done)
+            return
+        editor.edit(start, end, text)
+        done()
+
+    def _work(self) -> None:
+        self.random.choice(self.typists).work()
 
     def _compact(self) -> None:
         self.random.choice(self.compactors).agent().do_slowly("text_compact", key="t")
@@ -100,7 +111,10 @@ class Workload:
             self.fleet.run(1.0, step_s=0.25)
 
     def end(self) -> list[str]:
-        """Connect all; what each machine reads then."""
+        """Have all sent, and connect all; what each machine reads then."""
+        for typist in self.typists:
+            while typist.work():
+                pass
         self.connect_all()
         self.fleet.run(20.0, step_s=2.0)  # and compare
         return [_only(texts_of(machine)) for machine in self.fleet.machines.values()]
@@ -198,7 +212,12 @@ def at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Places, "left", lambda *_: None)
 
 
-PLANTS = [made_twice, dropped_too_early, beside_the_wrong_neighbour, at_the_beginning]
+def moved_with_unsent_typing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor goes on in the new document although something that was typed has not been sent."""
+    monkeypatch.setattr(Editing, "is_done", property(lambda self: not self.outbox))
+
+
+PLANTS = [made_twice, dropped_too_early, beside_the_wrong_neighbour, at_the_beginning, moved_with_unsent_typing]
 
 
 @pytest.mark.parametrize("plant", PLANTS)

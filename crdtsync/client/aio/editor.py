@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class AsyncEditor(BaseEditor):
     """One text with a replica in this process; the twin of :class:`Editor`, which describes it.
 
-    It starts with ``async with`` or :meth:`attach`. Typing suspends only while too much is not sent yet, so who types
-    on and on without ever waiting for anything else lets nothing be sent. ``on_change`` is a plain function.
+    It starts with ``async with`` or :meth:`attach`. Typing suspends only while too much is not sent yet, or while
+    :meth:`read` waits; so who types on and on without ever waiting for anything else lets nothing be sent.
+    ``on_change`` is a plain function.
     """
 
     def __init__(

@@ -116,12 +116,10 @@ class Typing:
         state = self.state
         self.refuse_ended()
         deadline = monotonic() + limit_s(timeout, self._timeout_s)
-        if state.must_ask and state.error is None:
-            await self._ask(deadline)
-        return self.read_now()
+        return await self._ask(deadline) if state.must_ask and state.error is None else self.read_now()
 
     def read_now(self) -> str:
-        """The same without asking the daemon."""
+        """The same without asking the daemon: where that must be done first, the text as it was before."""
         with self.state.lock:
             self.refuse_ended()
             try:
@@ -137,7 +135,7 @@ class Typing:
     async def append(self, text: str, timeout: Seconds | None) -> None:
         """Type at the end."""
         state = self.state
-        if state.error is not None or state.is_full or timeout is not None:
+        if state.error is not None or state.must_wait or timeout is not None:
             await self.have_room(timeout)
         with state.lock:
             if not state.is_open:
@@ -159,7 +157,7 @@ class Typing:
     async def type(self, start: int, end: int, text: str, timeout: Seconds | None) -> None:
         """Type ``text`` in the place of what is there."""
         state = self.state
-        if state.error is not None or state.is_full or timeout is not None:
+        if state.error is not None or state.must_wait or timeout is not None:
             await self.have_room(timeout)
         with state.lock:
             if not state.is_open:
@@ -211,8 +209,7 @@ class Typing:
             self.state.discard()
             self.kick()
         self._news.tell()
-        await self._ask(deadline)
-        return self.read_now()
+        return await self._ask(deadline)
 
     async def close(self, timeout: Seconds | None) -> None:
         """Send what is typed, wait until it is on disk, and end. It has ended when this raises an error of ours, and
@@ -278,20 +275,37 @@ class Typing:
         """Wait until more may be typed."""
         self.refuse_ended()
         deadline = monotonic() + limit_s(timeout, self._timeout_s)
-        await self._until(lambda: not self.state.is_full, deadline, self._no_room)
+        await self._until(lambda: not self.state.must_wait, deadline, self._no_room)
 
     def _no_room(self) -> Timeout:
+        if not self.state.is_full:
+            return Timeout(
+                f"the text {self.key!r} has become another one, and the daemon did not say in time what it is to who "
+                "reads it: this edit was not taken"
+            )
         return Timeout(
             f"{self.state.unsent:,} edits of {self.key!r} are not sent yet, and only {UNSENT_EDITS_MAX:,}, or "
             f"{UNSENT_CHARS_MAX:,} characters, may be: this one was not taken"
         )
 
-    async def _ask(self, deadline: float) -> None:
-        with self.state.lock:
-            self.state.must_fetch = True
-            self.kick()
+    async def _ask(self, deadline: float) -> str:
+        """The text, when all that was typed is on disk and the daemon has said what the text is."""
+        state = self.state
         late = Timeout(f"the daemon did not say in time what the text {self.key!r} is by now")
-        await self._until(lambda: not self.state.must_ask and not self.state.must_fetch, deadline, lambda: late)
+        with state.lock:
+            state.must_fetch = True
+            state.waiting += 1
+            self.kick()
+        try:
+            while True:
+                await self._until(lambda: not state.must_ask and not state.must_fetch, deadline, lambda: late)
+                text = self.read_now()
+                if not state.must_ask:  # another thread may have typed in this moment
+                    return text
+        finally:
+            with state.lock:
+                state.waiting -= 1
+            self._news.tell()
 
     async def _until(self, condition: Callable[[], bool], deadline: float, late: Callable[[], Timeout]) -> None:
         def is_so() -> bool:
@@ -317,7 +331,7 @@ class Typing:
         state = self.state
         while True:
             with state.lock:
-                is_to_fetch = state.must_fetch and not state.outbox and state.error is None
+                is_to_fetch = state.is_to_fetch
                 parts = [] if is_to_fetch or state.error is not None else state.request()
                 if not is_to_fetch and not parts:
                     self.is_busy = False

@@ -84,7 +84,9 @@ class Editor(BaseEditor):
         """The text with all that others wrote as far as it has come; positions mean this one from now on.
 
         It costs no round trip, unless the text has become another one meanwhile (compacted or deleted and written
-        anew, with other content).
+        anew, with other content). Then what was typed is sent first, to the text in which it was typed, and other
+        threads wait with typing until this returns. The editor's own callback does not wait: it reads the old text, and
+        is called again.
 
         :raises Timeout: it had, and the daemon did not say in time what it is.
         """
@@ -100,7 +102,7 @@ class Editor(BaseEditor):
     def insert(self, position: int, text: str, *, timeout: Seconds | None = None) -> None:
         """Insert ``text`` before the character at ``position``.
 
-        It waits while over 10,000 edits, or a million characters, are not on disk yet.
+        It waits while over 10,000 edits, or a million characters, are not on disk yet, and while :meth:`read` waits.
 
         :raises Timeout: that took too long; this edit was not taken.
         :raises Refused: the daemon refused what was typed before; see :meth:`discard`.
@@ -151,12 +153,15 @@ class Editor(BaseEditor):
         state = self._state
         if timeout is not None:
             limit_s(timeout, self._timeout_s)
-        if state.error is None and not state.is_full:
+        if state.error is None and not state.must_wait:
             return
         self._typing.refuse_ended()
-        if state.is_full and current_thread() is self._thread:
+        if current_thread() is not self._thread:
+            self._call(self._typing.have_room(timeout))
+        elif state.error is not None:
+            raise state.error.with_traceback(None)
+        elif state.is_full:
             raise InvalidRequest("the editor's own callback cannot wait until there is room to type more")
-        self._call(self._typing.have_room(timeout))
 
     # -- sending --------------------------------------------------------------------------------------------
 

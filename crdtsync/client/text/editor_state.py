@@ -2,22 +2,24 @@
 
 What is typed changes the text that its typist sees at once, and the replica when it is sent. What others wrote is
 taken into both when the typist reads: until then positions mean the text as it was read last.
+
+When the text has become another document, say by a compaction, the editor goes on in that one in a moment in which
+nothing is unsent. What was typed before goes to the document in which it was typed, and the daemon, which knows where
+each character stood, makes it in the newer one too. So nothing is ever found again by comparing words.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
-from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdtsync.client.text.replica import NO_CHANGE, ROOT
 from crdtsync.client.text.typed_buffer import Typed
 from crdtsync.client.text.update_queue import Segment, UpdateQueue
 from crdtsync.client.text.yjs import Doc, Text, TransactionEvent, merge_updates
-from crdtsync.differences import Edit, changes, edits
+from crdtsync.differences import edits
 from crdtsync.errors import InvalidEncoding
 from crdtsync.named_tuple import NamedTuple
 from crdtsync.wire.yjs.state_vector import decode_state_vector
@@ -43,11 +45,6 @@ UNREAD_BYTES_MAX = 4 * 1024 * 1024
 
 ECHOES_MAX = 1000
 """Updates of its own that an editor remembers until the daemon tells it of them, not to take them for others'."""
-
-WORD_DIFFERENCES_MAX = 400
-"""Between two documents of a text, found one by one; beyond it they count as different from end to end."""
-
-_WORD = re.compile(r"\w+|\W")
 
 
 class Incoming(NamedTuple):
@@ -77,6 +74,8 @@ class Editing:
         """Whether it may be typed into: it has begun, and its end has not."""
         self.discards = 0
         """How often what was typed was given up."""
+        self.waiting = 0
+        """So many readers wait for a moment in which nothing is unsent; nobody types meanwhile."""
         self.is_no_text = False
         """The key holds something of another kind, which was not read."""
         self.must_fetch = True
@@ -104,8 +103,18 @@ class Editing:
 
     @property
     def is_full(self) -> bool:
-        """Whether the typist has to wait."""
+        """Whether too much is unsent."""
         return self.unsent >= UNSENT_EDITS_MAX or self.typed.chars + self.outbox.chars >= UNSENT_CHARS_MAX
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether the typist has to wait."""
+        return self.waiting > 0 or self.is_full
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the daemon has on disk all that was typed."""
+        return not self.outbox and self.typed.is_empty
 
     def replace_all(self, whole: str) -> None:
         """Type what makes the text this one, by few and small edits."""
@@ -149,7 +158,7 @@ class Editing:
         self._note_done()
 
     def _note_done(self) -> None:
-        if not self.outbox and self.typed.is_empty:
+        if self.is_done:
             self.outbox.acknowledged = self.typed.number  # edits that undid each other too
 
     def _edit(self, typed: Iterable[ByteEdit]) -> bytes:
@@ -200,6 +209,14 @@ class Editing:
         else:
             self.must_fetch = True
 
+    @property
+    def is_to_fetch(self) -> bool:
+        """Whether to ask for what the daemon has before more is sent. For another document it is asked in vain while
+        there is more to send.
+        """
+        is_due = self.must_fetch and self.error is None and not self.outbox
+        return is_due and (self.typed.is_empty or not self.is_left_behind)
+
     def fetching(self) -> bytes:
         """What the daemon has is asked for; the Yjs state vector of the replica, for all that it lacks."""
         self.must_fetch = False
@@ -221,7 +238,7 @@ class Editing:
             self.must_fetch |= bool(ahead)
             return
         self.is_left_behind = True
-        if self.outbox:
+        if not self.is_done:
             self.must_fetch = True  # in vain: what is typed here goes to the old document first
             return
         parts = [] if update is None else [Incoming(update, version)]
@@ -244,18 +261,19 @@ class Editing:
     @property
     def must_ask(self) -> bool:
         """Whether a reader has to wait until the daemon has been asked."""
-        return self.is_left_behind and (self._fresh is None or bool(self.outbox))
+        return self.is_left_behind and (self._fresh is None or not self.is_done)
 
     def read(self, updates: int | None = None) -> str:
-        """The text with all that others wrote, or so many of their updates.
+        """The text with all that others wrote, or so many of their updates; of the old document while :attr:`must_ask`.
 
         :raises InvalidEncoding: the Yjs library does not take one; the text has to be fetched anew.
         """
-        if self._fresh is not None and not self.outbox:
+        if self._fresh is not None and self.is_done:
             self._move()
         elif self._inbox:
             self._settle()
             self._merge(len(self._inbox) if updates is None else updates)
+        self.must_fetch |= self.must_ask
         return str(self.typed)
 
     def _receive(self, part: Incoming) -> None:
@@ -284,21 +302,17 @@ class Editing:
     # -- other documents ------------------------------------------------------------------------------------
 
     def _move(self) -> None:
-        """Go on in the document that was fetched. What was typed on top of the old one is typed there too."""
+        """Go on in the document that was fetched."""
         assert self._fresh is not None, "asked for only then"
-        before, number = str(self._text), self.typed.number
-        typed = [edit for group in self.typed.take() for edit in group.edits]
+        assert self.is_done, "what is typed goes to the document in which it was typed"
         (self.document, parts), self._fresh = self._fresh, None
         self.version = parts[-1].version if parts else None
         self.is_left_behind = False
+        self.must_fetch |= bool(self._inbox)  # late edits of the old document, which may have come after the fetch
         self._inbox.clear()
         self._inbox_bytes = 0
         self._build(part.update for part in parts)
-        now = str(self._text)
-        self.typed = self._typed(now, number)
-        for start, end, text in moved(typed, before, now) if typed else ():
-            self.typed.edit(start, end, text)
-        self.typed.number = number
+        self.typed = self._typed(str(self._text), self.typed.number)
         self._note_done()
 
     def discard(self) -> None:
@@ -331,59 +345,6 @@ class Editing:
     def _note(self, event: TransactionEvent) -> None:
         if self._is_own:
             self._updates.append(event.update)
-
-
-def moved(typed: Iterable[ByteEdit], before: str, now: str) -> list[Edit]:
-    """What does the edits, which were typed one after the other into the text ``before``, to what it is ``now``: to be
-    made one after the other.
-
-    Both are merged as Yjs merges them, the difference between the two texts being in whole words.
-    """
-    origin: Doc[Text] = Doc(client_id=1)
-    origin.get(ROOT, type=Text).insert(0, before)
-    theirs: Doc[Text] = Doc(client_id=2)
-    theirs.apply_update(origin.get_update())
-    word_by_word = Typed(before)
-    for start, end, text in reversed(_word_edits(before, now)):
-        word_by_word.edit(start, end, text)
-    text_ = theirs.get(ROOT, type=Text)
-    _make(text_, [edit for group in word_by_word.take() for edit in group.edits])
-    ours: Doc[Text] = Doc(client_id=3)
-    ours.apply_update(origin.get_update())
-    _make(ours.get(ROOT, type=Text), typed)
-    deltas: list[list[dict[str, Any]]] = []
-
-    def note(event: Any) -> None:  # its type does not tell of all that it has
-        deltas.append(event.delta)
-
-    subscription = text_.observe(note)
-    theirs.apply_update(ours.get_update())
-    del subscription
-    return _edits_of(deltas[0] if deltas else [], now.encode())
-
-
-def _edits_of(delta: list[dict[str, Any]], content: bytes) -> list[Edit]:
-    """Of a delta of the Yjs library, which counts the bytes of ``content``."""
-    found: list[Edit] = []
-    at = shown = 0  # in bytes of the old text, in code points of the new one
-    for step in delta:
-        if "retain" in step:
-            shown += len(content[at : at + step["retain"]].decode())
-            at += step["retain"]
-        elif "delete" in step:
-            found.append((shown, shown + len(content[at : at + step["delete"]].decode()), ""))
-            at += step["delete"]
-        else:
-            found.append((shown, shown, step["insert"]))
-            shown += len(step["insert"])
-    return found
-
-
-def _word_edits(old: str, new: str) -> list[Edit]:
-    one, other = (_WORD.findall(text) for text in (old, new))
-    old_at, new_at = ([0, *accumulate(map(len, words))] for words in (one, other))
-    spans = changes(one, other, WORD_DIFFERENCES_MAX)
-    return [(old_at[a], old_at[b], new[new_at[c] : new_at[d]]) for a, b, c, d in spans]
 
 
 def _make(text: Text, typed: Iterable[ByteEdit]) -> None:

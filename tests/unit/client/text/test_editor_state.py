@@ -13,7 +13,6 @@ from crdtsync.client.text.editor_state import (
     UNSENT_CHARS_MAX,
     UNSENT_EDITS_MAX,
     Editing,
-    moved,
 )
 from crdtsync.client.text.piece_table import PIECE_CHARS_MAX, Pieces
 from crdtsync.client.text.typed_buffer import GROUP_CHARS_MAX, GROUP_PARTS_MAX, Typed
@@ -227,25 +226,29 @@ class Board:
         return str(self.documents[number].get("text", type=Text)) if self.documents else ""
 
     def apply(self, named: str | None, update: bytes) -> str:
+        """An edit of any document is made in the newest, under the ids that it has."""
         if not self.documents:
             self.documents.append(Doc())
-        number = len(self.documents) - 1 if named is None else int(named[1:])
-        for document in self.documents[number:]:  # made in all newer ones too
-            document.apply_update(update)
-        self.tell(update, f"d{number}")
-        return f"d{number}"
+        self.documents[-1].apply_update(update)
+        self.tell(update, self.name)
+        return self.name or ""
 
     def change(self, whole: str) -> None:
         """An edit by somebody without an editor."""
+        self.edit(word_edits(self.text(), whole))
+
+    def edit(self, edits: list[tuple[int, int, str]], document: int = -1) -> None:
+        """An edit by somebody without an editor; on another host, if it is of an older document."""
         if not self.documents:
             self.documents.append(Doc())
-        doc = self.documents[-1]
+        number = document % len(self.documents)
+        doc = self.documents[number]
         found: list[bytes] = []
         subscription = doc.observe(lambda event: found.append(event.update))
         text = doc.get("text", type=Text)
         before = str(text)
         with doc.transaction():
-            for start, end, new in reversed(word_edits(before, whole)):
+            for start, end, new in reversed(edits):
                 first, last = len(before[:start].encode()), len(before[:end].encode())
                 if last > first:
                     del text[first:last]
@@ -253,7 +256,9 @@ class Board:
                     text.insert(first, new)
         del subscription
         for update in found:
-            self.tell(update, self.name)
+            for newer in self.documents[number + 1 :]:
+                newer.apply_update(update)
+            self.tell(update, f"d{number}")
 
     def compact(self) -> None:
         whole = self.documents[-1].get_update() if self.documents else b"\0\0"
@@ -301,7 +306,7 @@ class Seat:
 
     def ask(self) -> None:
         """What the daemon has is on its way, while other things happen."""
-        if self.answer is None and self.state.must_fetch and not self.state.outbox:
+        if self.answer is None and self.state.is_to_fetch:
             self.answer = self.board.read(self.state.document, self.state.fetching())
 
     def work(self, outcome: str = "done") -> bool:
@@ -311,7 +316,7 @@ class Seat:
             state.fetched(*self.answer)
             self.answer = None
             return True
-        if state.must_fetch and not state.outbox:
+        if state.is_to_fetch:
             self.fetch()
             return True
         parts = state.request()
@@ -464,6 +469,17 @@ def test_a_typist_waits_when_too_much_is_unsent():
     for _ in range(UNSENT_EDITS_MAX):
         state.typed.edit(0, 0, "x")
     assert state.is_full
+    assert state.must_wait
+
+
+def test_nobody_types_while_a_reader_waits():
+    """Else what is typed meanwhile would keep it waiting."""
+    state = Editing()
+    found = []
+    for waiting in (0, 1):
+        state.waiting = waiting
+        found.append((state.must_wait, state.is_full))
+    assert found == [(False, False), (True, False)]
 
 
 def test_own_updates_are_not_remembered_for_ever():
@@ -476,18 +492,86 @@ def test_own_updates_are_not_remembered_for_ever():
     assert len(seat.state._echoes) == ECHOES_MAX
 
 
-def test_what_was_typed_is_moved_to_another_document():
-    typed = Typed("see 🦊 the fox")
-    for at, letter in enumerate("漢 "):
-        typed.edit(10 + at, 10 + at, letter)
-    typed.edit(4, 6, "")
-    assert str(typed) == "see the 漢 fox"
-    made = [each for group in typed.take() for each in group.edits]
-    found = moved(made, "see 🦊 the fox", "I see 🦊 one quick fox!")
-    text = "I see 🦊 one quick fox!"
-    for start, end, new in found:
-        text = text[:start] + new + text[end:]
-    assert text in ("I see one quick 漢 fox!", "I see 漢 one quick fox!")
+MARKS = "[x.1:a]\n[x.3:ccc]\n[x.4:d]\n"
+
+
+def left_behind() -> tuple[Board, Seat]:
+    """Others have compacted the text and inserted a line; the editor has not heard of it and has deleted another."""
+    board = Board()
+    board.change(MARKS)
+    seat = Seat(board)
+    board.compact()
+    board.edit([(8, 8, "[x.2:bb]\n")])
+    seat.state.typed.edit(8, 18, "")  # the line of x.3
+    return board, seat
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_was_typed_goes_to_the_document_in_which_it_was_typed(is_told, is_sent):
+    board, seat = left_behind()
+    if is_told:
+        seat.listen(2)
+    if is_sent:
+        seat.state.request()  # on its way
+        seat.state.outbox.failed()
+    seat.fetch()  # tells of the new document, before anything is sent
+    seat.state.typed.edit(8, 8, "[x.5:e]\n")
+    assert seat.state.read() == str(seat.state.typed) == "[x.1:a]\n[x.5:e]\n[x.4:d]\n"
+    assert seat.state.document == "d0"
+    assert seat.settle() == board.text()
+    assert sorted(board.text().split()) == ["[x.1:a]", "[x.2:bb]", "[x.4:d]", "[x.5:e]"]
+    assert (seat.state.document, seat.state.unsent) == ("d1", 0)
+
+
+def test_what_a_newer_document_refuses_stays_typed():
+    """As where the daemon has no longer the document in which it was typed."""
+    board, seat = left_behind()
+    seat.listen(2)
+    seat.fetch()
+    seat.work("refused")
+    seat.state.error = InvalidRequest("this node does not hold that text, or no longer")
+    seat.listen(len(seat.events))
+    assert seat.state.read() == str(seat.state.typed) == "[x.1:a]\n[x.4:d]\n"
+    assert seat.state.unsent == 1
+    assert board.text() == "[x.1:a]\n[x.2:bb]\n[x.3:ccc]\n[x.4:d]\n"
+    seat.state.discard()
+    assert seat.settle() == board.text()
+
+
+def test_a_late_edit_is_read_in_the_new_document():
+    """It comes to the old one when the new one has been fetched."""
+    board = Board()
+    board.change("some text")
+    seat = Seat(board)
+    board.compact()
+    board.edit([(0, 0, "and ")])
+    seat.listen(2)
+    seat.fetch()
+    board.edit([(0, 0, "late ")], document=0)
+    seat.listen(1)
+    seat.state.read()
+    assert seat.state.document == "d1"
+    assert seat.settle() == board.text()
+    assert sorted(board.text().split()) == ["and", "late", "some", "text"]
+
+
+def test_who_types_on_and_reads_nothing_is_left_behind_no_longer_than_that():
+    board = Board()
+    board.change("some text")
+    seat = Seat(board)
+    board.compact()
+    seat.listen(1)
+    for number in range(3):
+        seat.state.typed.edit(0, 0, f"{number} ")
+        seat.ask()  # it is asked for, in vain
+        seat.state.typed.edit(0, 0, "x")
+        seat.work()
+        assert seat.state.document == "d0"
+    while seat.work():
+        pass
+    assert seat.state.document == "d1"
+    assert seat.settle() == board.text()
 
 
 class Story:
@@ -500,10 +584,11 @@ class Story:
             self.board.change("a text ")
         self.seats = [Seat(self.board) for _ in range(3)]
         self.kept: set[str] = set()
+        self.deleted: set[str] = set()
         self.waiting: dict[int, set[str]] = {number: set() for number in range(3)}
         self.acts = [
-            *[self.type] * 8, *[self.work] * 4, *[self.lose] * 2, *[self.refuse] * 2, *[self.listen] * 4,
-            *[self.read] * 2, *[self.ask] * 3, self.other, self.compact, self.lag,
+            *[self.type] * 8, self.delete, *[self.work] * 4, *[self.lose] * 2, *[self.refuse] * 2, *[self.listen] * 4,
+            *[self.read] * 2, *[self.ask] * 3, self.other, self.compact, self.late, self.lag,
         ]  # fmt: skip
 
     def step(self, step: int) -> None:
@@ -535,7 +620,7 @@ class Story:
 
     def refuse(self, number: int, _step: int) -> None:
         state = self.seats[number].state
-        is_fetching = state.must_fetch or self.seats[number].answer is not None
+        is_fetching = state.is_to_fetch or self.seats[number].answer is not None
         if not is_fetching and self.seats[number].work("refused") and self.random.random() < 0.3:
             state.discard()
             self.waiting[number].clear()
@@ -551,9 +636,25 @@ class Story:
         self.board.change(f"{self.board.text()}o{step} ")
         self.kept.add(f"o{step}")
 
+    def delete(self, number: int, _step: int) -> None:
+        """A word that others may not have seen, or that they write beside."""
+        typed = self.seats[number].state.typed
+        shown = str(typed)
+        word = self.random.choice(shown.split() or [""])
+        if word:
+            at = f" {shown}".index(f" {word} ")
+            typed.edit(at, at + len(word) + 1, "")
+            self.deleted.add(word)
+
     def compact(self, _number: int, _step: int) -> None:
-        if self.board.documents and not any(self.waiting.values()):
+        if self.board.documents:
             self.board.compact()
+
+    def late(self, _number: int, step: int) -> None:
+        """An edit by a host that has not heard of a compaction."""
+        if len(self.board.documents) > 1:
+            self.board.edit([(0, 0, f"l{step} ")], document=-2)
+            self.kept.add(f"l{step}")
 
     def lag(self, number: int, _step: int) -> None:
         self.seats[number].events = [event("lagged", None, None, key=None)]
@@ -569,6 +670,6 @@ def test_editors_and_others_converge_whatever_happens(seed):
         seat.settle()
     texts = [seat.settle() for seat in story.seats]
     assert texts == [story.board.text()] * 3
-    kept = story.kept.union(*story.waiting.values())
+    kept = story.kept.union(*story.waiting.values()) - story.deleted
     assert kept
     assert {word: texts[0].split().count(word) for word in kept} == dict.fromkeys(kept, 1)
