@@ -6,6 +6,7 @@ comes shows a token, which a file of the user holds.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import secrets
@@ -46,7 +47,13 @@ def listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
         message = f"{host!r} is no address of loopback: use 127.0.0.1 or ::1; other hosts run a server of their own"
         raise InvalidRequest(message)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family)
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        message = f"port {port} of {host} is in use by another program: choose another one"
+        raise OSError(error.errno, message) from None
 
 
 def is_loopback(host: str) -> bool:

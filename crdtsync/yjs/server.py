@@ -125,3 +125,15 @@ def _is_local(origin: str) -> bool:
     except ValueError:
         return False
     return host == "localhost" or is_loopback(host)
+
+
+def is_origin(given: str) -> bool:
+    """Whether a browser may send that as the origin of a page; ``null`` is that of a file."""
+    try:
+        parts = urlsplit(given)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    shown = f"[{host}]" if host and ":" in host else host
+    wanted = f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")
+    return given == "null" or (bool(host) and given == wanted)

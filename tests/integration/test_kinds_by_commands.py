@@ -65,8 +65,20 @@ def test_the_commands_of_counters_sets_and_maps(crdtsync: Shell) -> None:
 def test_what_the_commands_refuse(crdtsync: Shell) -> None:
     crdtsync.ok("set", "r", "1")
     crdtsync.ok("add", "s", "1")
+    crdtsync.ok("doc", "d", "--set", "a", "1")
+    dot = crdtsync.json("get", "r", "--json")[0]["dot"]
     expected: dict[int, list[tuple[str, ...]]] = {
-        1: [("members", "none"), ("discard", "s", "2"), ("drop", "none", "a"), ("discard", "none", "1")],
+        1: [
+            ("members", "none"),
+            ("discard", "s", "2"),
+            ("drop", "none", "a"),
+            ("discard", "none", "1"),
+            ("doc", "none", "--delete", "a"),
+            ("doc", "d", "--delete", "a/b"),
+            ("resolve", "none", "--merge"),
+            ("resolve", "d", "--merge"),
+            ("resolve", "r", "--take", dot),
+        ],
         2: [("incr", "c", "1.5"), ("merge", "m", "{"), ("resolve", "r"), ("resolve", "r", "--value", "1", "--merge")],
         4: [
             ("incr", "r"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import threading
 from collections import deque
@@ -19,6 +20,7 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from websockets.sync.client import ClientConnection, connect
 
 from crdtsync.yjs.messages import asking, editing
+from crdtsync.yjs.server import is_origin
 from tests.harness.browser import chromium
 from tests.harness.cluster import Cluster, wait_until, wait_until_equal
 from tests.harness.daemon import Daemon
@@ -187,6 +189,22 @@ def test_what_is_no_edit_ends_its_connection_alone(daemon: Daemon) -> None:
 def test_a_port_that_is_not_loopback_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     refused = Shell(daemon.socket, tmp_path)("yjs", "--listen", "0.0.0.0:0", "--token-file", str(tmp_path / "token"))
     assert (refused.status, "loopback" in refused.err) == (4, True)
+
+
+def test_what_is_no_origin_and_a_port_in_use_are_refused_with_a_sentence(daemon: Daemon, tmp_path: Path) -> None:
+    shell = Shell(daemon.socket, tmp_path)
+    for origin in ("nonsense", "wiki.example", "https://wiki.example/", "https://", "https://a:b", "HTTPS://a", ""):
+        refused = shell("yjs", "--listen", "0", "--origin", origin, "--token-file", str(tmp_path / "token"))
+        assert (refused.status, "is no origin" in refused.err) == (2, True), refused.err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = shell("yjs", "--listen", f"{port}", "--token-file", str(tmp_path / "token"))
+    assert refused.err == f"crdtsync: port {port} of 127.0.0.1 is in use by another program: choose another one\n"
+
+
+@pytest.mark.parametrize("origin", ["https://wiki.example", "http://[::1]:8080", "vscode-webview://a1-b2", "null"])
+def test_what_is_an_origin(origin: str) -> None:
+    assert is_origin(origin)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crdtsync.core.text.document import DOCUMENT_BYTES_MAX, ITEMS_MAX
-from crdtsync.errors import TooLarge
+from crdtsync.errors import InvalidValue, TooLarge
 from crdtsync.wire.limits import TEXT_BYTES_MAX, shown
 
 if TYPE_CHECKING:
@@ -46,20 +46,20 @@ class TextLengths:
         if summary.ranges and held.is_contested:
             raise TooLarge(
                 f"so many edits of the text {shown(key)} compete for the same places that each host would take long to "
-                "load it: compact it, or go on in another key"
+                f"load it: {_way_out(held, deleting=False)}go on in another key"
             )
         items = held.items_with(summary)
         if items > (ITEMS_MAX if summary.ranges else 2 * ITEMS_MAX):
             raise TooLarge(
                 f"with this edit the text {shown(key)} would be in {items:,} pieces, with what was deleted from it; at "
-                f"most {ITEMS_MAX:,} may be edited, and {2 * ITEMS_MAX:,} by deleting: compact it, or go on in another "
-                "key"
+                f"most {ITEMS_MAX:,} may be edited, and {2 * ITEMS_MAX:,} by deleting: {_way_out(held)}go on in "
+                "another key"
             )
         size_bytes = edits.size_bytes + held.bytes_with(update, DOCUMENT_BYTES_MAX)
         if size_bytes > DOCUMENT_BYTES_MAX and summary.ranges:
             raise TooLarge(
                 f"the text {shown(key)} takes {size_bytes:,} bytes with what was deleted from it; at most "
-                f"{DOCUMENT_BYTES_MAX:,} may be edited: compact it, delete some of it, or go on in another key"
+                f"{DOCUMENT_BYTES_MAX:,} may be edited: {_way_out(held)}go on in another key"
             )
         # An update has at least the bytes that it inserts: mostly nobody needs to know how many these are.
         if size_bytes <= TEXT_BYTES_MAX or not summary.ranges:
@@ -78,3 +78,14 @@ class TextLengths:
                 f"{TEXT_BYTES_MAX:,} fit into one: delete some of it first, or go on in another key"
             )
         self._tried[document] = (count + 1, tried)
+
+
+def _way_out(held: Document, *, deleting: bool = True) -> str:
+    """What makes room in a document. One that holds more than a text is never compacted; what was deleted from it
+    counts until it is loaded anew, which is once nobody has used it for a minute.
+    """
+    try:
+        held.check_plain()
+    except InvalidValue:
+        return "delete parts of it and leave it alone for a minute, or " if deleting else ""
+    return "compact it, or "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from crdtsync.client.text.editor_state import Editing
+from crdtsync.client.text.tree import DocumentTree
 from crdtsync.core.interface import Ready
+from crdtsync.core.text.document_cache import IDLE_S
 from crdtsync.core.text.drafted_edits import REPEATED_EDITS_MAX
 from crdtsync.core.text.judging import AUTHOR_LOOKED_AT_MAX, EDIT_STRUCTS_MAX
 from crdtsync.core.text.yjs_library import NO_CHANGE, edited_by, fresh_updates, new_doc, text_of
@@ -384,6 +386,29 @@ def test_a_text_of_many_pieces_takes_no_more_until_it_is_compacted(node: Host, m
     compacted = agent.do_slowly("text_compact", key="t")["document"]
     write(agent, wide(1, 3), compacted)
     assert [len(text) for text in texts_of(node)] == [20 - 7 + 8 + 3]
+
+
+def test_a_document_of_many_pieces_takes_more_once_parts_of_it_are_deleted(
+    node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never compacted, and nobody is told to."""
+    monkeypatch.setattr("crdtsync.core.text.length_limit.ITEMS_MAX", 100)
+    agent = node.agent()
+
+    def edit(change: Callable[[DocumentTree], None]) -> None:
+        held = agent.ask("text_read", key="t") or {"update": None, "document": None}
+        update = DocumentTree(held["update"]).edited(change)
+        assert update is not None
+        write(agent, update, held["document"])
+
+    fields = {f"{number}": number for number in range(20)}
+    for name in ("one", "two"):
+        edit(lambda tree, name=name: tree.set(name, fields))  # type: ignore[misc]  # a lambda with a default
+    with pytest.raises(Refusal, match="by deleting: delete parts of it and leave it alone for a minute, or go on in"):
+        edit(lambda tree: tree.set("three", fields))
+    edit(lambda tree: tree.delete("one"))
+    node.fleet.run(IDLE_S + 10.0)
+    edit(lambda tree: tree.set("three", fields))
 
 
 def test_a_text_of_too_many_pieces_to_delete_from_is_compacted(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:

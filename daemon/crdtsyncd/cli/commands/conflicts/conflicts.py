@@ -8,6 +8,7 @@ import click
 from crdtsyncd.cli.command import Settings, state_command
 from crdtsyncd.cli.connect import all_conflicts, connect
 from crdtsyncd.cli.data import json_values
+from crdtsyncd.cli.errors import absent
 from crdtsyncd.cli.params import TEXT
 from crdtsyncd.cli.shared_options import (
     condition_option,
@@ -90,7 +91,7 @@ def resolve(
 
     Exactly one of --take, --value and --merge says which. "-" as JSON reads it from stdin. Whatever values there are
     by now are replaced; with --seen only those that this version covers (conflicts --json shows it). Where there is
-    one value only, --value replaces a register and refuses to replace another kind.
+    one value only, --value replaces a register and refuses to replace another kind; the other two end with status 1.
 
     \b
     Examples:
@@ -104,5 +105,7 @@ def resolve(
     with connect(settings) as client:
         known = ... if seen is None else seen
         written = client.resolve(key, take=take, value=content, merge=merge, seen=known, **conditions)
+    if value is None and not written.resolved:
+        raise absent(f"{key!r} has no conflict: there is nothing to resolve")
     report = {"token": written, "version": written.version, "resolved": written.resolved, "nodes": written.nodes}
     output.result(settings, written, report)

@@ -55,14 +55,16 @@ def doc(
         raise click.UsageError("--sibling and --at only read: leave out --set, --insert and --delete.")
     with connect(settings) as client:
         document = client.doc(key)
+        missing = object()
         if set_ is not None:
             token = document.set(set_[0], value_of(set_[1], as_string=False, instead="quote it"), w=w)
         elif insert is not None:
             token = document.insert(insert[0], value_of(insert[1], as_string=False, instead="quote it"), w=w)
         elif delete is not None:
+            if document.get(delete, missing) is missing:
+                raise absent(f"{key!r} has nothing at {delete!r}")
             token = document.delete(delete, w=w)
         else:
-            missing = object()
             found = document.get(get or "", missing, sibling=sibling, at=at)
             if found is missing or (not get and client.entry(key, at=at) is None):
                 nothing = "does not exist" if at is None else "did not exist then"

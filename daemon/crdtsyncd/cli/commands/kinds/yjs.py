@@ -30,9 +30,13 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
     import asyncio
 
     from crdtsync import AsyncClient
-    from crdtsync.yjs.server import Server
+    from crdtsync.yjs.server import Server, is_origin
 
     host, port = loopback_place(listen, "--listen")
+    for origin in origins:
+        if not is_origin(origin):
+            message = f"{origin!r} is no origin: a scheme and a host, as https://wiki.example, with :PORT if it has one"
+            raise click.BadParameter(message, param_hint="--origin")
     token, ready = token_of(token_file, "yjs")
 
     async def run() -> None:
