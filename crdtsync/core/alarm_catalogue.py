@@ -161,11 +161,13 @@ DISK_FILLING = _alarm(
 DIVERGENCE = _alarm(
     "divergence",
     CRITICAL,
-    means="""a peer holds the same changes and another state or another text. That must not happen: crdtsync or a
-    disk has a fault. The two nodes mend it by themselves: each takes the other's snapshot, gets back what it has
-    lost, and unites the texts. Entries that are known to have been removed stay removed. The log says
-    `repair_started`, `repaired` and `divergence_over`; then the alarm ends.""",
-    do="""report it, with the logs of both nodes.
+    means="""a peer holds the same changes and another state or another text. If only a text differs, it may be no
+    fault: for example, two hosts inserted at one place while a third compacted it. The nodes then agree within
+    seconds. Else crdtsync or a disk has a fault. The two nodes mend it by themselves: each takes the other's
+    snapshot, gets back what it has lost, and unites the texts. Entries that are known to have been removed stay
+    removed. The log says `repair_started`, `repaired` and `divergence_over`; then the alarm ends.""",
+    do="""nothing, if it names a text that was compacted and ends within a minute. Else report it, with the logs of
+    both nodes.
 
     - If only texts differ and the log has `edit_skipped` or `text_torn`, an agent or a member has forged edits. One
       of the two nodes then writes the text anew (`text_rewritten`): with the words of both, or as two values in
