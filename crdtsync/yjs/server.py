@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from logging import CRITICAL, getLogger
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from crdtsync.client import AsyncClient
 from crdtsync.context.extras import need
-from crdtsync.errors import CrdtSyncError
+from crdtsync.errors import CrdtSyncError, NotAllowed
 from crdtsync.loopback import is_loopback, listening
 from crdtsync.yjs.carets import Carets, Viewer
 from crdtsync.yjs.editor import Editor, ending
@@ -36,12 +37,16 @@ MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 
 @dataclass
 class Server:
-    """The server knows who may connect, and who is here. Editors that give no name write under that of ``client``."""
+    """The server knows who may connect, and who is here. Editors that give no name write under that of ``client``.
+
+    ``has_key``: the client has proved its name with a key, so the daemon judges the names of editors.
+    """
 
     client: AsyncClient
     token: str
     origins: Collection[str] = ()
     read_only: bool = False
+    has_key: bool = False
     _here: int = 0
     _carets: dict[tuple[str, str], Carets] = field(default_factory=dict)
 
@@ -88,6 +93,7 @@ class Server:
         self._here += 1
         try:
             async with AsyncExitStack() as stack:
+                await self._check_name(address.agent)
                 session = self.client.session(address.agent, space=address.space)
                 stack.push_async_callback(session.close)
                 await Editor(connection, session, address.key, carets, read_only=self.read_only).run()
@@ -98,6 +104,19 @@ class Server:
             self._here -= 1
             if carets.close():
                 self._carets.pop(place, None)
+
+    async def _check_name(self, name: str | None) -> None:
+        """Refuse a page the name of an agent with a key, which root and the daemon's user, as whom this may run, could
+        write under.
+
+        :raises NotAllowed: it is one, or reads like one.
+        """
+        if name is None or self.has_key:
+            return
+        taken = {agent["name"] for agent in await self.client.agent_list()}  # none if the daemon judges names
+        if not taken.isdisjoint((name, normalize("NFKC", name).casefold())):
+            message = f"the agent name {name} can be used with its key alone: choose another name, or start a server"
+            raise NotAllowed(f"{message} with that key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,29 @@ def test_who_shows_no_token_or_comes_from_elsewhere_is_refused(daemon: Daemon) -
             assert refused.value.response.status_code == status
 
 
+def test_nobody_takes_a_name_that_has_a_key(daemon: Daemon, tmp_path: Path) -> None:
+    """Also where the server runs as root or as the daemon's user, who may write under any name."""
+    state = daemon.client("host")
+    key = tmp_path / "critic.key"
+    key.write_text(state.agent_create("critic")["key"])
+    key.chmod(0o600)
+    state.access_grant("agent:critic", "write")
+    state.text("notes").set("one")
+    with served(daemon) as server:
+        for name in ("critic", "Critic", "\uff43ritic"):
+            with connect(f"{address(server, 'default/notes')}&agent={quote(name)}") as bad:
+                assert code_of(bad) == 4403, name
+        with connect(f"{address(server, 'default/notes')}&agent=ann") as good:
+            good.send(EMPTY)
+            assert isinstance(good.recv(timeout=60), bytes)
+    with (
+        served(daemon, "--agent-key-file", str(key)) as server,
+        connect(f"{address(server, 'default/notes')}&agent=critic") as good,
+    ):
+        good.send(EMPTY)
+        assert isinstance(good.recv(timeout=60), bytes)
+
+
 def code_of(connection: ClientConnection) -> int:
     """With which code the server closes it."""
     with pytest.raises(ConnectionClosedError) as closed:

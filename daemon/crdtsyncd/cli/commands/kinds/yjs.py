@@ -30,6 +30,7 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
     import asyncio
 
     from crdtsync import AsyncClient
+    from crdtsync.client.protocol.address import agent_key
     from crdtsync.yjs.server import Server, is_origin
 
     host, port = loopback_place(listen, "--listen")
@@ -42,6 +43,7 @@ def yjs(settings: Settings, listen: str, origins: tuple[str, ...], read_only: bo
     async def run() -> None:
         agent = settings.agent or "editor"
         async with AsyncClient(settings.socket, settings.space, agent, agent_key=settings.agent_key) as client:
-            await Server(client, token, origins, read_only).serve(host, port, ready)
+            has_key = agent_key(settings.agent_key) is not None
+            await Server(client, token, origins, read_only, has_key).serve(host, port, ready)
 
     asyncio.run(run())
