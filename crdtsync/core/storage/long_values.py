@@ -158,14 +158,15 @@ class LongValues:
             if type(value) is bytes and value_hash(value) == by_row[row].value_hash:
                 self._cache.put(row, value)
 
-    def check(self, entries: Collection[Entry]) -> None:
-        """To be called where entries have been read for an answer about one key.
+    def check(self, entries: Collection[Entry], may_lack: bool = False) -> None:
+        """To be called where entries have been read for an answer about one key. ``may_lack``: a value that others are
+        asked for is no matter; one that history has let go of is.
 
         :raises DamagedValue: the value of one cannot be read.
         """
         if self.damaged:
             for entry in entries:
-                if entry.dot in self.damaged and entry.is_on_disk:
+                if entry.dot in self.damaged and entry.is_on_disk and not (may_lack and entry.dot in self.wanted):
                     key = subject_of(entry.key)
                     raise DamagedValue(
                         f"the value of {shown(key)} that {entry.agent} wrote is damaged on this node's disk: "

@@ -72,7 +72,7 @@ class Snapshot:
         entries: list[Entry],
         list_documents: Callable[[], list[Dot]],
         read: ReadDocument,
-        check: Callable[[Collection[Entry]], None],
+        check: Callable[[Collection[Entry], bool], None],
     ) -> None:
         self.id = snapshot
         self.space = space
@@ -145,8 +145,7 @@ class Snapshot:
                 break
             rows.append(entry)
         part = encode_entries(rows, may_lack)
-        if not may_lack:
-            self._check(rows)
+        self._check(rows, may_lack)
         return part, (writers, first + len(rows), 0, 0)
 
     def _part_of_documents(self, start: tuple[int, int, int, int]) -> tuple[bytes, tuple[int, int, int, int]]:
