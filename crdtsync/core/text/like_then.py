@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crdtsync.wire.yjs.encoding import Steps
 
 MAP_BYTES_MAX = 32 * 1024
-"""Documents of more are not restored: to look through it takes up to 2 ms a kilobyte, in one turn."""
+"""Documents of more are not restored; nor are those with more values than :mod:`.map_making` looks at in a turn."""
 
 
 def made_like(now: Document, then: Document) -> Steps[bytes]:

@@ -6,13 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from pycrdt import Doc, Map, Text, XmlElement, XmlFragment, XmlText
+from pycrdt import Array, Doc, Map, Text, XmlElement, XmlFragment, XmlText
 
 from crdtsync.client.text.tree import DocumentTree
 from crdtsync.core.cluster.admission import Reach
 from crdtsync.core.reads import as_of
 from crdtsync.core.replica import restore as restoring
-from crdtsync.core.text import like_then
+from crdtsync.core.text import like_then, map_making
 from crdtsync.wire.codec import pack, unpack
 from tests.fleet.agent import Refusal
 from tests.fleet.editor import Editor
@@ -575,3 +575,53 @@ def test_shared_texts_and_xml_within_a_document_come_back_and_formats_are_no_par
     maps.agent.delete("board")
     (done,) = restore(maps.agent, at="checkpoint:formats")
     assert (done["items"], "a text with formats" in done["left"][0][1]) == ([], True)
+
+
+@pytest.mark.parametrize("how", ["in a map", "in a list", "in a plain list", "gone"])
+def test_bytes_in_a_document_come_back_as_they_were(node, how):
+    maps = Maps(node)
+    maps.edit("set", "held", [b"a", 1] if how == "in a list" else {"x": b"a"})
+    if how == "in a plain list":
+        page: Doc[Any] = Doc()
+        page.get("doc", type=Map)["held"] = [b"a", 1]
+        maps.agent.do("text_apply", key="board", document=maps.tree()[0], update=page.get_update())
+    before = maps.get()
+    maps.agent.do("checkpoint_set", name="before")
+    match how:
+        case "in a map":
+            maps.edit("set", "held/x", "other")
+        case "in a list":
+            maps.edit("delete", "held/0")
+        case "in a plain list":
+            maps.edit("delete", "held")
+        case _:
+            maps.agent.delete("board")
+    (done,) = restore(maps.agent)
+    assert (done["items"], done["left"], maps.get()) == ([["board", "restored"]], [], before)
+
+
+def test_a_plain_object_is_left_alone_where_it_is_to_be_made_anew(node):
+    """The Yjs library writes its names in any order: two hosts would make two of it."""
+    maps, page = Maps(node), Doc[Any]()
+    page.get("doc", type=Map)["cards"] = Array([{"title": "a", "done": False}, {"title": "b", "done": True}])
+    maps.agent.do("text_apply", key="board", update=page.get_update())
+    maps.agent.do("checkpoint_set", name="before")
+    maps.edit("delete", "cards/0")
+    changed = maps.get()
+    (done,) = restore(maps.agent)
+    assert (done["items"], maps.get()) == ([], changed)
+    assert "a plain object of several names" in done["left"][0][1]
+
+
+def test_no_more_of_a_document_is_looked_at_than_a_turn_has_time_for(node, monkeypatch):
+    maps = Maps(node)
+    maps.edit("set", "list", [*range(20)])
+    maps.agent.do("checkpoint_set", name="before")
+    maps.edit("set", "list", [])
+    monkeypatch.setattr(map_making, "WORK_MAX", 20 + 20 * 3 - 1)
+    (done,) = restore(maps.agent)
+    assert (done["items"], maps.get()) == ([], {"list": []})
+    assert "takes too long to compare" in done["left"][0][1]
+    monkeypatch.setattr(map_making, "WORK_MAX", 20 + 20 * 3)
+    (done,) = restore(maps.agent)
+    assert (done["items"], maps.get()) == ([["board", "restored"]], {"list": [*range(20)]})
