@@ -113,6 +113,40 @@ def test_a_compacted_text_is_read_also_while_another_thread_types_on(daemon: Dae
         assert sorted(lines) == sorted([*typed, *(f"read{number}" for number in range(5)), "end"])
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_callback_that_types_keeps_no_reader_waiting_and_is_not_called_for_ever(daemon: Daemon, reads: bool) -> None:
+    others = daemon.client("others").text("notes")
+    others.set("end\n")
+    calls = 0
+    is_held, may_go_on, news = Event(), Event(), Event()
+
+    def change() -> None:
+        nonlocal calls
+        calls += 1
+        news.set()
+        if calls == 1:  # all that comes meanwhile is told in one call
+            is_held.set()
+            may_go_on.wait(WAIT_S)
+        elif calls < 20:
+            notes.append("x")
+            if reads:
+                notes.read()
+
+    with daemon.client("typist").editor("notes", on_change=change) as notes:
+        notes.read()
+        others.insert(0, "one ")
+        assert is_held.wait(WAIT_S)
+        others.insert(0, "gone " * 200)
+        others.delete(0, 1000)
+        others.compact()
+        others.insert(0, "new ")
+        may_go_on.set()
+        until(lambda: notes.read().startswith("new one end\n"), news)
+        notes.flush()
+        assert set(others.read().removeprefix("new one end\n")) <= {"x"}
+        assert calls < 20
+
+
 async def test_under_asyncio(pair: Cluster) -> None:
     async with AsyncClient(pair[0].socket, agent="a") as one, AsyncClient(pair[1].socket, agent="b") as two:
         changed = asyncio.Event()

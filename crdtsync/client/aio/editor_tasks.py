@@ -70,6 +70,7 @@ class Typing:
         self._watch: AsyncWatch | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = 0  # so many wait in `close`
+        self._told_of: str | None = None  # another document, of which the callback was told
         self.is_closed = False
         self.failure: CrdtSyncError | None = None
         """Why it ended with edits that were not sent."""
@@ -207,6 +208,7 @@ class Typing:
         deadline = monotonic() + limit_s(timeout, self._timeout_s)
         with self.state.lock:
             self.state.discard()
+            self._told_of = None
             self.kick()
         self._news.tell()
         return await self._ask(deadline)
@@ -367,7 +369,10 @@ class Typing:
                 state.not_fetched()
                 return None
             state.fetched(found.document, found.update, found.version)
-            is_news = state.unread > 0
+            # Told once of each: a callback that types before it reads would be told for ever.
+            is_news = state.unread > 0 and not (state.is_left_behind and found.document == self._told_of)
+            self._told_of = None if state.must_ask else found.document
+            state.go_on()
         if is_news:
             self._tell()
         return found.token

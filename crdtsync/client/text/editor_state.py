@@ -301,6 +301,11 @@ class Editing:
 
     # -- other documents ------------------------------------------------------------------------------------
 
+    def go_on(self) -> None:
+        """Go on in the document that was fetched, if a reader waits for that: before anybody types."""
+        if self.waiting and self._fresh is not None and self.is_done:
+            self._move()
+
     def _move(self) -> None:
         """Go on in the document that was fetched."""
         assert self._fresh is not None, "asked for only then"
