@@ -151,8 +151,12 @@ def test_the_past_of_a_document_is_read_compared_and_restored_and_an_export_says
     assert shell.ok("doc", "board") == '{"columns": [1, 2]}'
     exported = shell("export")
     assert (exported.status, exported.out.strip()) == (0, "")
-    assert "board was left out: it is a document" in exported.err
+    assert "board was left out: crdtsync doc shows it" in exported.err
     assert "is a document, and its text is empty: see it with crdtsync doc" in shell("get", "board").err
+    daemon.client("ann").text("board").set("its text")
+    exported = shell("export")
+    assert '"its text"' in exported.out
+    assert "the document of board was left out: crdtsync doc shows it" in exported.err
 
 
 def test_of_two_documents_made_at_once_each_is_read_before_one_is_taken(pair: Cluster, tmp_path: Path) -> None:

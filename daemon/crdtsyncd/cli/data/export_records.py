@@ -250,8 +250,10 @@ def lines_of(client: Session, listed: Entry, version: int | None = None) -> Iter
         output.warning(f"{entry.key} was left out, a {entry.kind}: this version does not know the kind")
         return
     if entry.kind == "text" and client.doc(entry.key).get():
-        output.warning(f"{entry.key} was left out: it is a document, which crdtsync doc shows")
-        return
+        what = "the document of " if entry.value else ""
+        output.warning(f"{what}{entry.key} was left out: crdtsync doc shows it")
+        if not entry.value:
+            return
     for sibling in left_out(entry):
         why = f"it is a {sibling.kind}, and the winner a {entry.kind}"
         if sibling.kind == entry.kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,8 @@ from crdtsyncd.cli.shared_options import (
 )
 from crdtsyncd.cli.show import output
 from crdtsyncd.cli.show.tables import Column, show_rows
+
+from crdtsync.errors import InvalidRequest, VersionMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +70,8 @@ def _rows(client: Session, entry: Entry) -> Iterator[dict[str, Any]]:  # Any: as
     for one in (entry, *entry.siblings):
         value = output.shown_value(one)
         if one.kind == "text" and value == "":
-            value = client.doc(entry.key).get(sibling=one.dot) or value
+            with suppress(InvalidRequest, VersionMismatch):  # it was settled meanwhile, or the daemon is older
+                value = client.doc(entry.key).get(sibling=one.dot) or value
         yield {**output.entry_fields(one), "value": value, "seen": one.seen}
 
 
